@@ -1,0 +1,1 @@
+"""What is asked: pure data about attention problems, with torch for index arithmetic only."""

@@ -1,0 +1,137 @@
+"""Shape, Inputs, Case and Scenario: one attention problem, and the line from which many cases are made."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+from cases.mask import Mask
+from cases.rows import Rows
+
+WORLDS = (1, 2, 3, 4)
+LAYOUTS = ("contiguous", "zigzag", "striped")
+DTYPES = ("fp64", "fp32", "bf16")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the whole problem, before it is sharded over ranks."""
+
+    batch: int = 1
+    tokens: int = 256
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 32
+    value_dim: int | None = None
+
+    def __post_init__(self):
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}")
+        for name in ("batch", "tokens", "heads", "kv_heads", "head_dim"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+    @property
+    def v_dim(self) -> int:
+        return self.value_dim or self.head_dim
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """How the numbers are drawn and laid out in memory.
+
+    strides   "dense", "unbind" (views of one fused tensor), "transposed" (tokens before heads in memory)
+    dout      "random" (signed normal), "expanded" (a stride-0 view), "ones"
+    poison    None, "huge" (required level of B5) or "nan" (strict level): written to padded tokens and dead keys
+    grads     which of q, k, v require gradients
+    spread    standard deviation of q, which sets how sharp the softmax is
+    """
+
+    strides: str = "dense"
+    dout: str = "random"
+    poison: str | None = None
+    grads: str = "qkv"
+    spread: float = 1.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem at one world, layout and dtype. Frozen, hashable, rebuilt exactly from its fields."""
+
+    name: str
+    mask: Mask
+    shape: Shape
+    world: int
+    layout: str
+    dtype: str
+    requirements: tuple[str, ...]
+    scale: float | None = None
+    inputs: Inputs = Inputs()
+    seed: int = 7
+    note: str = ""
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}-{self.layout}-w{self.world}-{self.dtype}"
+
+    @property
+    def group(self) -> str:
+        return self.name.split("/")[0]
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes when anything that the answer or the work depends on changes."""
+        return _digest([self.truth_digest, self.world, self.layout])
+
+    @cached_property
+    def truth_digest(self) -> str:
+        """Equal for cases that have the same inputs and the same true answer, whatever their world or layout."""
+        rules = [[rule.name, asdict(rule)] for rule in self.mask.rules]
+        return _digest([self.name, rules, asdict(self.shape), self.dtype, self.scale, asdict(self.inputs), self.seed])
+
+    def rows(self) -> Rows:
+        """Fresh whole-row metadata."""
+        return self.mask.rows(self.shape.batch, self.shape.tokens, self.shape.kv_heads)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a scenario is about to run, for masks that sit on shard edges."""
+
+    world: int
+    tokens: int
+
+    @property
+    def shard(self) -> int:
+        """Tokens a rank holds when the row is split contiguously, rounded up."""
+        return -(-self.tokens // self.world)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A line of a CASES tuple: a problem whose world, layout and dtype are still open.
+
+    `requirements` are SPEC ids that this scenario is made for ("A2 B3"); B1, B2, B4 are every case's, B6 every
+    low-precision one's. `mask` is a Mask, or makes one for a Place (a window of one shard and one token).
+    """
+
+    name: str
+    requirements: str
+    mask: Mask | Callable[[Place], Mask]
+    shape: Shape = Shape()
+    scale: float | None = None
+    inputs: Inputs = Inputs()
+    worlds: tuple[int, ...] = WORLDS + (8,)
+    note: str = ""
+
+    def at(self, world: int, layout: str, dtype: str, seed: int = 7) -> Case:
+        mask = self.mask if isinstance(self.mask, Mask) else self.mask(Place(world, self.shape.tokens))
+        always = ("B1", "B2", "B4") + (() if dtype == "fp64" else ("B6",))
+        requirements = tuple(sorted({*self.requirements.split(), *always}))
+        return Case(self.name, mask, self.shape, world, layout, dtype, requirements,
+                    self.scale, self.inputs, seed, self.note)
+
+
+def _digest(value) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,0 +1,60 @@
+"""Rule: what one file of this folder adds to a mask."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from cases import intervals
+from cases.rows import Rows
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of SPEC A. Subclasses are frozen dataclasses of plain values (ints, strings, nested tuples).
+
+    A mask starts from "every key" and applies its rules by rising `stage`: a rule that `widens` adds its
+    pairs to what came before it, any other keeps only its own pairs (SPEC A7 is exactly this order).
+    `variant` None follows whatever the implementation declares; a name pins the variant for this case.
+    """
+
+    name: ClassVar[str]
+    requirement: ClassVar[str]
+    variants: ClassVar[tuple[str, ...]] = ()
+    variant: str | None = None
+
+    @property
+    def stage(self) -> int:
+        return 4
+
+    @property
+    def widens(self) -> bool:
+        return False
+
+    def under(self, declared: frozenset[str]) -> "Rule":
+        """This rule as an implementation that declares `declared` ("window.inclusive", ...) reads it."""
+        follows = [name for name in self.variants if f"{self.name}.{name}" in declared]
+        return replace(self, variant=follows[0]) if self.variant is None and follows else self
+
+    def metadata(self, rows: Rows) -> dict[str, Tensor | int]:
+        """Whole-row tensors that an implementation needs to follow this rule; names are fields of Rows."""
+        return {}
+
+    def allowed(self, rows: Rows, i: Tensor, j: Tensor) -> Tensor:
+        """Whether query i may see key j as far as this rule goes.
+
+        i `[I]`, j `[J]` global positions -> bool that broadcasts to `[B, G, I, J]`.
+        """
+        raise NotImplementedError
+
+    def keys(self, rows: Rows, i: Tensor) -> Tensor:
+        """The same as key intervals, i `[I]` -> int64 that broadcasts to `[B, G, I, K, 2]`.
+
+        The default reads them off `allowed`, which costs O(I * S); built-in rules know them in closed form.
+        """
+        allowed = self.allowed(rows, i, torch.arange(rows.tokens))
+        return intervals.from_bool(allowed.expand(*allowed.shape[:-1], rows.tokens))
+
+    def __str__(self) -> str:
+        return self.name if self.variant is None else f"{self.name}.{self.variant}"
