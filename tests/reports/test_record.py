@@ -1,0 +1,87 @@
+"""Results files: what is written comes back, whatever happened to the file in between."""
+
+import json
+import math
+
+import pytest
+
+from reports import record
+
+TRIAL = {
+    "case": {"id": "packed/even-zigzag-w2-fp64", "name": "packed/even"},
+    "implementation": {"name": "ring"},
+    "verdict": "PASS",
+    "deviations": [{"tensor": "out", "ratio": 0.25, "expected": -math.inf, "actual": math.nan}],
+}
+
+
+def write(path, trials=2, end=True):
+    with record.Writer(path) as writer:
+        writer.run({"argv": ["--cases", "packed"]})
+        for _ in range(trials):
+            writer.trial(TRIAL)
+        if end:
+            writer.end({"counts": {"PASS": trials}, "exit_code": 0})
+
+
+def test_round_trip_keeps_records_and_non_finite_numbers(tmp_path):
+    write(tmp_path / "deep" / "r.jsonl")
+    results = record.read(tmp_path / "deep" / "r.jsonl")
+    assert results.counts == {"PASS": 2} and results.warnings == []
+    assert results.header["argv"] == ["--cases", "packed"] and results.runs[0].end["exit_code"] == 0
+    deviation = results.trials[0]["deviations"][0]
+    assert deviation["expected"] == -math.inf and math.isnan(deviation["actual"])
+
+
+def test_the_file_is_strict_json_and_each_line_is_on_disk_at_once(tmp_path):
+    writer = record.Writer(tmp_path / "r.jsonl")
+    writer.trial({**TRIAL, "deviations": [{"ratio": math.inf}], "reason": "two\nlines"})
+    (line,) = (tmp_path / "r.jsonl").read_text().splitlines()
+    assert json.loads(line, parse_constant=pytest.fail)["deviations"][0]["ratio"] == "inf"
+
+
+def test_a_truncated_last_line_is_reported_and_the_rest_is_read(tmp_path):
+    path = tmp_path / "r.jsonl"
+    write(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    results = record.read(path)
+    assert len(results.trials) == 2
+    assert f"{path}:4: truncated last line left out" in results.warnings
+
+
+def test_appending_after_a_cut_starts_a_line_of_its_own(tmp_path):
+    path = tmp_path / "r.jsonl"
+    write(path, trials=1, end=False)
+    path.write_bytes(path.read_bytes()[:-9])
+    with record.Writer(path, append=True) as writer:
+        writer.run({"argv": ["--resume"]})
+        writer.trial(TRIAL)
+    results = record.read(path)
+    assert [len(run.trials) for run in results.runs] == [0, 1]
+    assert any("r.jsonl:2: not JSON" in warning for warning in results.warnings)
+
+
+@pytest.mark.parametrize("line, message", [
+    ('{"kind": "trial", "schema": 9}', "r.jsonl:2: schema 9 is unknown"),
+    ('{"kind": "other"}', "r.jsonl:2: not a ringcheck record"),
+    ("[1]", "r.jsonl:2: not a ringcheck record"),
+    ('{"kind": "trial", "schema": 1, "case": {}, "verdict": "PASS"}', "r.jsonl:2: field 'implementation' is missing"),
+])
+def test_foreign_lines_are_refused_with_file_and_line(tmp_path, line, message):
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"kind": "run", "schema": 1}\n' + line + "\n")
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        record.read(path)
+
+
+def test_an_empty_file_holds_no_record(tmp_path):
+    (tmp_path / "r.jsonl").write_text("")
+    with pytest.raises(ValueError, match="holds no record"):
+        record.read(tmp_path / "r.jsonl")
+
+
+def test_an_unwritable_file_is_one_clear_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"results file .*file/r.jsonl cannot be written: ") as caught:
+        record.Writer(tmp_path / "file" / "r.jsonl")
+    assert "\n" not in str(caught.value)
