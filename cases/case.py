@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from cases.mask import Mask
@@ -12,6 +12,7 @@ from cases.rows import Rows
 WORLDS = (1, 2, 3, 4)
 LAYOUTS = ("contiguous", "zigzag", "striped")
 DTYPES = ("fp64", "fp32", "bf16")
+MORE_DTYPES = ("fp16",)
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,9 @@ class Scenario:
 
     `requirements` are SPEC ids that this scenario is made for ("A2 B3"); B1, B2, B4 are every case's, B6 every
     low-precision one's. `mask` is a Mask, or makes one for a Place (a window of one shard and one token).
+
+    tier      "default", "asked" (only when a pattern names it or its group), "named" (only by its own name)
+    measured  its lengths come from the world outside: they may be cut to fewer tokens, never stretched
     """
 
     name: str
@@ -124,10 +128,33 @@ class Scenario:
     inputs: Inputs = Inputs()
     worlds: tuple[int, ...] = WORLDS + (8,)
     note: str = ""
+    tier: str = "default"
+    measured: bool = False
+
+    @property
+    def group(self) -> str:
+        return self.name.split("/")[0]
+
+    def resized(self, tokens: int) -> "Scenario":
+        """The same problem with other tokens: measured lengths are cut, made-up ones keep their proportions.
+
+        Raises ValueError when a measured scenario has fewer tokens than that.
+        """
+        own = self.shape.tokens
+        if tokens == own:
+            return self
+        if self.measured and tokens > own:
+            raise ValueError(f"{self.name} has {own} tokens of real input, {tokens} were asked for")
+        mask = self.mask
+        if isinstance(mask, Mask):
+            mask = mask.sliced(tokens) if self.measured else mask.stretched(own, tokens)
+        said = f"leading {tokens} of {own} tokens" if self.measured else f"resized from {own} to {tokens} tokens"
+        note = "; ".join(filter(None, (self.note, said)))
+        return replace(self, mask=mask, shape=replace(self.shape, tokens=tokens), note=note)
 
     def at(self, world: int, layout: str, dtype: str, seed: int = 7) -> Case:
         mask = self.mask if isinstance(self.mask, Mask) else self.mask(Place(world, self.shape.tokens))
-        always = ("B1", "B2", "B4") + (() if dtype == "fp64" else ("B6",))
+        always = ("B1", "B2") + (("B4",) if self.inputs.grads else ()) + (() if dtype == "fp64" else ("B6",))
         requirements = tuple(sorted({*self.requirements.split(), *always}))
         return Case(self.name, mask, self.shape, world, layout, dtype, requirements,
                     self.scale, self.inputs, seed, self.note)

@@ -25,7 +25,16 @@ class Mask:
 
     def under(self, declared: frozenset[str]) -> "Mask":
         """The mask as an implementation that follows these variants reads it."""
-        return Mask(tuple(rule.under(declared) for rule in self.rules))
+        names = frozenset(rule.name for rule in self.rules)
+        return Mask(tuple(rule.under(declared, names) for rule in self.rules))
+
+    def sliced(self, tokens: int) -> "Mask":
+        """The mask of the leading `tokens` of every row."""
+        return Mask(tuple(rule.sliced(tokens) for rule in self.rules))
+
+    def stretched(self, tokens: int, to: int) -> "Mask":
+        """The pattern of rows of `tokens` enlarged or shrunk to rows of `to` tokens."""
+        return Mask(tuple(rule.stretched(tokens, to) for rule in self.rules))
 
     def rows(self, batch: int, tokens: int, groups: int) -> Rows:
         """Fresh whole-row metadata of this mask."""

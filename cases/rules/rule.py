@@ -1,6 +1,6 @@
 """Rule: what one file of this folder adds to a mask."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
@@ -22,7 +22,12 @@ class Rule:
     name: ClassVar[str]
     requirement: ClassVar[str]
     variants: ClassVar[tuple[str, ...]] = ()
-    variant: str | None = None
+    variant: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self):
+        if self.variant is not None and self.variant not in self.variants:
+            known = f"its variants are {', '.join(self.variants)}" if self.variants else "it has no variants"
+            raise ValueError(f"rule {self.name} has no variant {self.variant!r}: {known}")
 
     @property
     def stage(self) -> int:
@@ -32,13 +37,19 @@ class Rule:
     def widens(self) -> bool:
         return False
 
-    def under(self, declared: frozenset[str]) -> "Rule":
-        """This rule as an implementation that declares `declared` ("window.inclusive", ...) reads it."""
+    def under(self, declared: frozenset[str], beside: frozenset[str] = frozenset()) -> "Rule":
+        """This rule as an implementation that declares `declared` ("window.inclusive", ...) reads it.
+
+        `beside` names the rules of the same mask: some variants hold only with or without another rule.
+        """
         follows = [name for name in self.variants if f"{self.name}.{name}" in declared]
         return replace(self, variant=follows[0]) if self.variant is None and follows else self
 
     def metadata(self, rows: Rows) -> dict[str, Tensor | int]:
-        """Whole-row tensors that an implementation needs to follow this rule; names are fields of Rows."""
+        """Whole-row tensors that an implementation needs to follow this rule; names are fields of Rows.
+
+        Raises ValueError when the rule's description does not fit the rows.
+        """
         return {}
 
     def allowed(self, rows: Rows, i: Tensor, j: Tensor) -> Tensor:
@@ -55,6 +66,14 @@ class Rule:
         """
         allowed = self.allowed(rows, i, torch.arange(rows.tokens))
         return intervals.from_bool(allowed.expand(*allowed.shape[:-1], rows.tokens))
+
+    def sliced(self, tokens: int) -> "Rule":
+        """The rule for the leading `tokens` of its rows."""
+        return self
+
+    def stretched(self, tokens: int, to: int) -> "Rule":
+        """The rule for rows of `to` tokens, its pattern enlarged or shrunk in proportion from `tokens`."""
+        return self
 
     def __str__(self) -> str:
         return self.name if self.variant is None else f"{self.name}.{self.variant}"
