@@ -152,10 +152,16 @@ def _take(results: Results, number: int, line: str, cut: bool) -> None:
 
 def _check(place: str, trial: dict[str, Any]) -> None:
     """Restores non-finite numbers of the deviations; the fields every reader relies on must be there."""
-    for name, kind in (("case", dict), ("implementation", dict), ("verdict", str)):
-        if not isinstance(trial.get(name), kind):
-            raise ValueError(f"{place}: field {name!r} is missing or no {kind.__name__}")
+    case = trial.get("case")
+    case = case if isinstance(case, dict) else {}
+    wanted = [("case", trial.get("case"), dict), ("implementation", trial.get("implementation"), dict), ("verdict", trial.get("verdict"), str),
+              ("case.id", case.get("id"), str), ("case.name", case.get("name"), str), ("case.world", case.get("world"), int)]
+    for name, value, kind in wanted:
+        if not isinstance(value, kind):
+            raise ValueError(f"{place}: field {name} is missing or no {kind.__name__}")
     for deviation in trial.get("deviations") or []:
         for name in ("ratio", "error", "allowance", "expected", "actual"):
             if isinstance(deviation.get(name), str):
                 deviation[name] = NON_FINITE.get(deviation[name], deviation[name])
+        if not isinstance(deviation.get("ratio"), (int, float, type(None))):
+            raise ValueError(f"{place}: field deviations.ratio is no number: {deviation['ratio']!r}")

@@ -8,7 +8,7 @@ import pytest
 from reports import record
 
 TRIAL = {
-    "case": {"id": "packed/even-zigzag-w2-fp64", "name": "packed/even"},
+    "case": {"id": "packed/even-zigzag-w2-fp64", "name": "packed/even", "world": 2},
     "implementation": {"name": "ring"},
     "verdict": "PASS",
     "deviations": [{"tensor": "out", "ratio": 0.25, "expected": -math.inf, "actual": math.nan}],
@@ -65,7 +65,7 @@ def test_appending_after_a_cut_starts_a_line_of_its_own(tmp_path):
     ('{"kind": "trial", "schema": 9}', "r.jsonl:2: schema 9 is unknown"),
     ('{"kind": "other"}', "r.jsonl:2: not a ringcheck record"),
     ("[1]", "r.jsonl:2: not a ringcheck record"),
-    ('{"kind": "trial", "schema": 1, "case": {}, "verdict": "PASS"}', "r.jsonl:2: field 'implementation' is missing"),
+    ('{"kind": "trial", "schema": 1, "case": {}, "verdict": "PASS"}', "r.jsonl:2: field implementation is missing"),
 ])
 def test_foreign_lines_are_refused_with_file_and_line(tmp_path, line, message):
     path = tmp_path / "r.jsonl"

@@ -1,0 +1,149 @@
+"""Numbers read off one trial record: pure functions, None where the record does not say.
+
+A new metric is a function here and, to be a column of the page, a line in COLUMNS.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import mean, median
+from typing import Any
+
+Trial = dict[str, Any]
+LINE = 1.0
+
+
+def forward_ms(trial: Trial) -> float | None:
+    """Median time of a forward pass, slowest rank. Milliseconds, lower is better."""
+    return _milliseconds(trial, "forward_s")
+
+
+def backward_ms(trial: Trial) -> float | None:
+    """Median time of a backward pass, slowest rank. Milliseconds, lower is better."""
+    return _milliseconds(trial, "backward_s")
+
+
+def step_ms(trial: Trial) -> float | None:
+    """Median time of forward and backward together, slowest rank. Milliseconds, lower is better."""
+    return _milliseconds(trial, "step_s")
+
+
+def load_ms(trial: Trial) -> float | None:
+    """Time to prepare one batch, slowest rank. Milliseconds, lower is better."""
+    times = _measured(trial, "load_s")
+    return max(times) * 1e3 if times else None
+
+
+def tflops_forward(trial: Trial) -> float | None:
+    """Arithmetic of the allowed pairs, 2*A*(D+Dv), over the forward time. TFLOP/s a rank, higher is better."""
+    return _rate(trial, flops_forward(trial), forward_ms(trial))
+
+
+def tflops_step(trial: Trial) -> float | None:
+    """Forward and backward arithmetic over their time together. TFLOP/s a rank, higher is better."""
+    forward, backward = flops_forward(trial), flops_backward(trial)
+    return None if forward is None or backward is None else _rate(trial, forward + backward, step_ms(trial))
+
+
+def flops_forward(trial: Trial) -> float | None:
+    """2*A*(D+Dv) for A allowed pairs of query head and key. FLOP of all ranks, no direction."""
+    return (trial.get("work") or {}).get("flops_forward")
+
+
+def flops_backward(trial: Trial) -> float | None:
+    """2*A*(3D+2Dv); recompute is never counted. FLOP of all ranks, no direction."""
+    return (trial.get("work") or {}).get("flops_backward")
+
+
+def load_imbalance(trial: Trial) -> float | None:
+    """Allowed pairs of the fullest rank over the mean rank. Ratio from 1, lower is better."""
+    return _max_over_mean((trial.get("work") or {}).get("area_by_rank"))
+
+
+def time_imbalance(trial: Trial) -> float | None:
+    """Median step of the slowest rank over the mean rank. Ratio from 1, lower is better."""
+    return _max_over_mean(_measured(trial, "rank_step_s"))
+
+
+def remote_share(trial: Trial) -> float | None:
+    """Share of allowed pairs whose key lives on another rank. 0 to 1, lower needs less exchange."""
+    hops = (trial.get("work") or {}).get("area_by_hop")
+    total = sum(map(sum, hops)) if hops else 0
+    return 1 - sum(row[rank] for rank, row in enumerate(hops)) / total if total else None
+
+
+def sent_over_need(trial: Trial) -> float | None:
+    """Bytes sent by all ranks in one step over the bytes of the remote keys and values that some query attends.
+
+    Ratio, lower is better: a forward alone is 1 at best, backward adds the keys again (unless kept) and their gradients.
+    """
+    sent, need = _measured(trial, "bytes_sent"), (trial.get("work") or {}).get("need_bytes")
+    if not sent or not need:
+        return None
+    if not sum(need):
+        return math.inf if sum(sent) else None
+    return sum(sent) / sum(need)
+
+
+def peak_mib(trial: Trial) -> float | None:
+    """Peak memory of the fullest rank. MiB, lower is better."""
+    peaks = _measured(trial, "peak_bytes")
+    return max(peaks) / 2**20 if peaks else None
+
+
+def worst(trial: Trial, level: str = "required") -> dict[str, Any] | None:
+    """The compared deviation of this level that is furthest beyond its budget."""
+    compared = [d for d in trial.get("deviations") or [] if d.get("ratio") is not None and d.get("level", "required") == level]
+    return max(compared, key=lambda d: math.inf if math.isnan(d["ratio"]) else d["ratio"], default=None)
+
+
+def worst_ratio(trial: Trial) -> float | None:
+    """Largest error/budget over tensors, required level. 1 is the line, lower is better."""
+    deviation = worst(trial)
+    return None if deviation is None else deviation["ratio"]
+
+
+def strict_verdict(trial: Trial) -> str | None:
+    """PASS or FAIL of the strict level, None where no strict rule was judged."""
+    deviation = worst(trial, "strict")
+    return None if deviation is None else "PASS" if deviation["ratio"] <= LINE else "FAIL"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A metric as a column of the page: heading, unit, format and what is better ("lower", "higher")."""
+
+    title: str
+    unit: str
+    of: Callable[[Trial], float | None]
+    better: str = "lower"
+    form: str = ".2f"
+
+
+COLUMNS = (
+    Column("forward", "ms", forward_ms),
+    Column("forward", "TFLOP/s", tflops_forward, "higher", ".3g"),
+    Column("fwd+bwd", "ms", step_ms),
+    Column("fwd+bwd", "TFLOP/s", tflops_step, "higher", ".3g"),
+    Column("load", "max/mean", load_imbalance),
+    Column("time", "max/mean", time_imbalance),
+    Column("sent", "/need", sent_over_need),
+    Column("error", "/budget", worst_ratio),
+)
+
+
+def _measured(trial: Trial, name: str) -> list[float] | None:
+    return (trial.get("measurement") or {}).get(name) or None
+
+
+def _milliseconds(trial: Trial, name: str) -> float | None:
+    times = _measured(trial, name)
+    return median(times) * 1e3 if times else None
+
+
+def _rate(trial: Trial, flops: float | None, milliseconds: float | None) -> float | None:
+    return flops / (milliseconds / 1e3) / trial["case"]["world"] / 1e12 if flops is not None and milliseconds else None
+
+
+def _max_over_mean(values: list[float] | None) -> float | None:
+    return max(values) / mean(values) if values and sum(values) else None
