@@ -1,0 +1,175 @@
+"""How far a correct answer may be from the truth (SPEC C), and where a wrong one is furthest from it.
+
+fp64             max |x - truth| <= 1e-10 * max(1, max |finite truth|), a tensor at a time
+lower precision  norm(x - truth) <= 3 * (norm(twin - truth) + u * norm(R)), for each tensor, head and block of at most 64
+                 consecutive tokens of one document; R is `Truth.terms_*` and u the unit roundoff of the inputs' dtype
+lse              the same with the terms scale * q_d * k_d of every score, weighted as they enter the lse, plus
+                 u(lse's own dtype) * sqrt(1 + lse^2) for its storage: it is peak + log(sum), and either may be near 1
+exactly          -inf in lse, zeros of dead rows (B3) and of keys that nobody sees (B4)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from reference.dense import Truth
+from reference.twin import Twin
+
+TENSORS = ("out", "lse", "dq", "dk", "dv")
+BLOCK = 64
+FACTOR = 3.0
+FP64_TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One tensor's distance from the truth at its worst block. ratio and error are inf where something is not finite.
+
+    ratio      error / allowance; above 1 fails
+    error      2-norm over the block, in fp64 the largest element's; allowance likewise, 0 when `exact`
+    tokens     first and last + 1 of the block's positions
+    token, dim the worst element inside it (dim None for lse), expected and actual its values
+    exact      the rule broken is an exact one: -inf of lse, or a zero
+    """
+
+    tensor: str
+    ratio: float
+    error: float
+    allowance: float
+    batch: int
+    head: int
+    tokens: tuple[int, int]
+    token: int
+    dim: int | None
+    expected: float
+    actual: float
+    exact: bool = False
+
+
+def blocks(batch: int, tokens: int, documents: Tensor | None = None, size: int = BLOCK) -> Tensor:
+    """Block of each token: documents `[B, S]` ids or None -> int64 `[B, S]`, counted from 0 in each batch row.
+
+    A block never crosses a change of document id, so interleaved ids make blocks of one token.
+    """
+    position = torch.arange(tokens).expand(batch, tokens)
+    opens = position == 0
+    if documents is not None:
+        opens = opens | (documents != documents.roll(1, 1))
+    first = torch.where(opens, position, 0).cummax(1).values
+    return ((position - first) % size == 0).cumsum(1) - 1
+
+
+@torch.no_grad()
+def judge(actual: Mapping[str, Tensor | None], truth: Truth, twin: Twin | None, dtype: torch.dtype,
+          documents: Tensor | None = None, compare: Tensor | None = None) -> dict[str, Deviation]:
+    """The deviation of each tensor of `actual` (out, lse, dq, dk, dv; None or absent is not compared).
+
+    dtype is the inputs'; below fp64 it needs the twin and a truth with terms. documents `[B, S]` keep blocks inside one
+    document. compare `[B, Hq, S]` bool: queries whose out, lse and dq are judged (variant dead.undefined: `truth.live`).
+    Raises ValueError for a tensor of the wrong shape.
+    """
+    if dtype != torch.float64 and (twin is None or truth.terms_out is None):
+        raise ValueError(f"{dtype} needs the twin and a truth with terms")
+    batch, _, tokens = truth.lse.shape
+    block = blocks(batch, tokens, documents).to(truth.lse.device)
+    found = {}
+    for name in TENSORS:
+        if actual.get(name) is not None:
+            table = _Table(name, actual[name].to(truth.lse.device), truth, compare)
+            fair = _worst_element(table) if dtype == torch.float64 else _worst_block(table, truth, twin, dtype, block)
+            found[name] = _broken_exactly(table, truth) or fair
+    return found
+
+
+class _Table:
+    """One tensor, its truth and their distance in fp64, all `[B, H, S, D]`; D is 1 for lse."""
+
+    def __init__(self, name: str, actual: Tensor, truth: Truth, compare: Tensor | None):
+        expected = getattr(truth, name)
+        if actual.shape != expected.shape:
+            raise ValueError(f"{name} has shape {list(actual.shape)}, expected {list(expected.shape)}")
+        self.name, self.dtype = name, actual.dtype
+        self.expected, self.actual = self.wide(expected), self.wide(actual)
+        self.judged = torch.ones_like(self.expected[..., :1], dtype=torch.bool)
+        if compare is not None and name not in ("dk", "dv"):
+            self.judged = compare.to(expected.device)[..., None]
+        self.error = self.distance(self.actual)
+
+    def wide(self, x: Tensor) -> Tensor:
+        return (x[..., None] if self.name == "lse" else x).double()
+
+    def distance(self, x: Tensor) -> Tensor:
+        """|x - truth| where it is judged and the truth finite, else 0; inf where x is not finite."""
+        compared = self.judged & self.expected.isfinite()
+        return torch.where(compared, (x - self.expected).abs(), 0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+
+    def deviation(self, where: Tensor, tokens: tuple[int, int], ratio: float, error: float, allowance: float,
+                  exact: bool = False) -> Deviation:
+        batch, head, token, dim = where.tolist()
+        expected, actual = self.expected[batch, head, token, dim].item(), self.actual[batch, head, token, dim].item()
+        return Deviation(self.name, ratio, error, allowance, batch, head, tokens, token,
+                         None if self.name == "lse" else dim, expected, actual, exact)
+
+
+def _worst_element(table: _Table) -> Deviation:
+    """The rule for fp64."""
+    finite = table.expected[table.expected.isfinite()]
+    allowance = FP64_TOLERANCE * max(1.0, finite.abs().max().item() if finite.numel() else 0.0)
+    where = _largest(table.error)
+    token, error = int(where[2]), table.error[tuple(where)].item()
+    return table.deviation(where, (token, token + 1), error / allowance, error, allowance)
+
+
+def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, block: Tensor) -> Deviation:
+    """The rule below fp64."""
+    rounding = _unit(dtype) * table.wide(getattr(truth, f"terms_{table.name}"))
+    if table.name == "lse":
+        stored = torch.where(table.expected.isfinite(), 1 + table.expected.square(), 0).sqrt() * _unit(table.dtype)
+        rounding = torch.hypot(rounding, stored)
+    twin_error = _norms(table.distance(table.wide(getattr(twin, table.name))), block)
+    if not twin_error.isfinite().all():
+        raise ValueError(f"{dtype} cannot hold {table.name}: the twin is not finite where the truth is")
+    error, allowance = _norms(table.error, block), FACTOR * (twin_error + _norms(rounding * table.judged, block))
+    ratio = torch.where(error == 0, 0, error / allowance)
+    batch, head, worst = _largest(ratio).tolist()
+    tokens = (block[batch] == worst).nonzero()
+    first, last = int(tokens[0]), int(tokens[-1])
+    inside = _largest(table.error[batch, head, first:last + 1])
+    where = torch.tensor([batch, head, first + int(inside[0]), int(inside[1])])
+    picked = (x[batch, head, worst].item() for x in (ratio, error, allowance))
+    return table.deviation(where, (first, last + 1), *picked)
+
+
+def _broken_exactly(table: _Table, truth: Truth) -> Deviation | None:
+    """The first element that had to be exactly minus infinity or 0, or finite, and is not."""
+    if table.name == "lse":
+        wrong = (table.actual == -torch.inf) != (table.expected == -torch.inf)
+    else:
+        zero = ~(truth.seen if table.name in ("dk", "dv") else truth.live)
+        wrong = zero[..., None] & (table.actual != 0)
+    wrong = wrong & table.judged
+    if not wrong.any():
+        return None
+    where = wrong.nonzero()[0]
+    token = int(where[2])
+    error = (table.actual - table.expected)[tuple(where)].abs().nan_to_num(nan=torch.inf, posinf=torch.inf).item()
+    return table.deviation(where, (token, token + 1), torch.inf, error, 0.0, exact=True)
+
+
+def _norms(x: Tensor, block: Tensor) -> Tensor:
+    """2-norm over each block: x `[B, H, S, D]`, block `[B, S]` -> `[B, H, N]`, 0 where a row has no such block."""
+    squares = x.square().sum(-1)
+    total = squares.new_zeros(*squares.shape[:2], int(block.max()) + 1)
+    return total.scatter_add_(2, block[:, None].expand_as(squares), squares).sqrt_()
+
+
+def _largest(x: Tensor) -> Tensor:
+    """Index of the largest element."""
+    return torch.stack(torch.unravel_index(x.argmax(), x.shape))
+
+
+def _unit(dtype: torch.dtype) -> float:
+    """Unit roundoff."""
+    return torch.finfo(dtype).eps / 2
