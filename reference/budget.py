@@ -95,6 +95,7 @@ class _Table:
         self.judged = torch.ones_like(self.expected[..., :1], dtype=torch.bool)
         if compare is not None and name not in ("dk", "dv"):
             self.judged = compare.to(expected.device)[..., None]
+        self.finite = self.expected.isfinite()
         self.error = self.distance(self.actual)
 
     def wide(self, x: Tensor) -> Tensor:
@@ -102,8 +103,8 @@ class _Table:
 
     def distance(self, x: Tensor) -> Tensor:
         """|x - truth| where it is judged and the truth finite, else 0; inf where x is not finite."""
-        compared = self.judged & self.expected.isfinite()
-        return torch.where(compared, (x - self.expected).abs(), 0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+        distance = (x - self.expected).abs_().nan_to_num_(nan=torch.inf, posinf=torch.inf)
+        return distance.masked_fill_(~(self.finite & self.judged), 0)
 
     def deviation(self, where: Tensor, tokens: tuple[int, int], ratio: float, error: float, allowance: float,
                   exact: bool = False) -> Deviation:
@@ -115,8 +116,7 @@ class _Table:
 
 def _worst_element(table: _Table) -> Deviation:
     """The rule for fp64."""
-    finite = table.expected[table.expected.isfinite()]
-    allowance = FP64_TOLERANCE * max(1.0, finite.abs().max().item() if finite.numel() else 0.0)
+    allowance = FP64_TOLERANCE * table.expected.abs().masked_fill_(~table.finite, 0).max().clamp(min=1).item()
     where = _largest(table.error)
     token, error = int(where[2]), table.error[tuple(where)].item()
     return table.deviation(where, (token, token + 1), error / allowance, error, allowance)
@@ -126,7 +126,7 @@ def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, bl
     """The rule below fp64."""
     rounding = _unit(dtype) * table.wide(getattr(truth, f"terms_{table.name}"))
     if table.name == "lse":
-        stored = torch.where(table.expected.isfinite(), 1 + table.expected.square(), 0).sqrt() * _unit(table.dtype)
+        stored = torch.where(table.finite, 1 + table.expected.square(), 0).sqrt() * _unit(table.dtype)
         rounding = torch.hypot(rounding, stored)
     twin_error = _norms(table.distance(table.wide(getattr(twin, table.name))), block)
     if not twin_error.isfinite().all():
@@ -143,13 +143,15 @@ def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, bl
 
 
 def _broken_exactly(table: _Table, truth: Truth) -> Deviation | None:
-    """The first element that had to be exactly minus infinity or 0, or finite, and is not."""
+    """The first element that is not what it had to be exactly: minus infinity just in dead rows, or 0."""
     if table.name == "lse":
-        wrong = (table.actual == -torch.inf) != (table.expected == -torch.inf)
+        wrong = (table.actual == -torch.inf) != ~truth.live[..., None]
     else:
-        zero = ~(truth.seen if table.name in ("dk", "dv") else truth.live)
-        wrong = zero[..., None] & (table.actual != 0)
-    wrong = wrong & table.judged
+        visible = truth.seen if table.name in ("dk", "dv") else truth.live
+        if visible.all():
+            return None
+        wrong = ~visible[..., None] & (table.actual != 0)
+    wrong &= table.judged
     if not wrong.any():
         return None
     where = wrong.nonzero()[0]

@@ -46,6 +46,7 @@ def truth(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, mask: Mask, rows: Rows,
 
     q `[B, Hq, S, D]`, k `[B, Hkv, S, D]`, v `[B, Hkv, S, Dv]`, dout `[B, Hq, S, Dv]`; scale None is 1/sqrt(D).
     What dead queries and unseen keys hold, NaN included, changes nothing (SPEC B5). Memory is O(block * S).
+    Raises ValueError when other tokens hold NaN or Inf.
     """
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     pairs = Pairs(mask, rows, rows_at_once(q))
@@ -102,6 +103,8 @@ class _Answer:
     def finish(self, live: Tensor, seen: Tensor) -> Truth:
         """Takes the roots of the terms, which were summed without each element's own square."""
         tensors = self.tensors
+        if not all(tensors[name].isfinite().all() for name in ("out", "dq", "dk", "dv")):
+            raise ValueError("q, k, v or dout of visible tokens are not finite, or too large for fp64")
         for name in ("out", "dq", "dk", "dv") if self.terms else ():
             terms = tensors[f"terms_{name}"]
             terms.addcmul_(tensors[name], tensors[name]).sqrt_()
