@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from cases.case import Case
@@ -28,7 +27,8 @@ class Group:
     rank, size    place in this group, never the global rank (SPEC D2)
     ranks         global ranks of the group, in group order
     process_group torch.distributed group, None when the ranks are threads of one process
-    shared        one dict for all ranks when they are threads of one process, None when `process_group` is given
+    shared        one dict for all ranks when they are threads of one process, None when `process_group` is given;
+                  shared["stop"] is a threading.Event, set when another rank raised or time ran out
     """
 
     rank: int
@@ -60,6 +60,10 @@ class Session:
     def load(self, batch: Rows) -> Step:
         return self.implementation.load(self.case, self.group, batch)
 
+    def traffic(self) -> tuple[int, int] | None:
+        """Bytes and messages that this rank has sent so far, None when nobody counts."""
+        return None
+
     def scope(self) -> AbstractContextManager:
         return nullcontext()
 
@@ -73,12 +77,18 @@ class Implementation:
     variants       SPEC variants that it follows in place of the rule ("window.inclusive", "vision.bounded")
     deterministic  same inputs give the same bits
     in_process     its ranks may run as threads of one process
+    uneven         a rank may hold far more than its share of the tokens
+    kernel         name of the kernel that runs, for the record
+    own_layout     name of the one layout it has; None follows the layout that a case asks for
     """
 
     name: str = ""
     variants: frozenset[str] = frozenset()
     deterministic: bool = False
     in_process: bool = False
+    uneven: bool = False
+    kernel: str | None = None
+    own_layout: str | None = None
 
     def refuses(self, case: Case, setting: Setting) -> str | None:
         """A reason why this case cannot be run, or None. Asked on every rank before any communication."""

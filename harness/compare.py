@@ -1,0 +1,117 @@
+"""How far an answer is from the truth, in budgets, and where (SPEC C)."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from cases.case import Case
+from harness.attempt import Answer
+from harness.contract import Breach
+from harness.inputs import DTYPES
+from harness.problem import Problem
+from reference import budget
+
+REQUIREMENTS = {"out": "B1", "lse": "B2", "dq": "B4", "dk": "B4", "dv": "B4"}
+
+
+@dataclass(frozen=True)
+class Where:
+    """Global coordinates of an element; `rank` holds it, `document` is its token's id (None without documents)."""
+
+    batch: int
+    head: int
+    token: int
+    dim: int | None
+    rank: int
+    document: int | None
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One tensor's distance from the truth. `ratio` is error/budget, 1.0 is the line, None was not compared."""
+
+    tensor: str
+    requirement: str
+    ratio: float | None
+    error: float | None = None
+    allowance: float | None = None
+    level: str = "required"
+    where: Where | None = None
+    expected: float | None = None
+    actual: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.ratio is not None and not self.ratio <= 1.0
+
+    def record(self) -> dict[str, Any]:
+        """As docs/design.md writes it."""
+        return asdict(self)
+
+
+@dataclass
+class Verdict:
+    """PASS, FAIL, SKIP or ERROR, and why."""
+
+    name: str
+    reason: str | None = None
+    deviations: list[Deviation] = field(default_factory=list)
+    breaches: list[Breach] = field(default_factory=list)
+
+    @property
+    def worst(self) -> Deviation | None:
+        """The failed deviation that is named first: a missing or broken row explains more than a larger number."""
+        failed = [deviation for deviation in self.deviations if deviation.failed]
+        return max(failed, key=lambda deviation: _size(deviation.ratio)) if failed else None
+
+
+def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
+    """The verdict on one answer; layout: positions `[B, L]` a rank."""
+    level = "strict" if problem.case.inputs.poison == "nan" else "required"
+    if answer.breaches:
+        first = answer.breaches[0]
+        return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=answer.breaches)
+    found = budget.judge(answer.tensors, problem.truth, problem.twin, DTYPES[problem.case.dtype], problem.rows.documents,
+                         problem.compared)
+    deviations = [_deviation(name, found.get(name), problem, layout, level)
+                  for name in _asked(problem.case)]
+    verdict = Verdict("PASS", None, deviations)
+    if verdict.worst:
+        failed = [deviation.tensor for deviation in deviations if deviation.failed]
+        strict = ", strict level" if level == "strict" else ""
+        verdict.name = "FAIL"
+        verdict.reason = f"{verdict.worst.requirement}: {', '.join(failed)} off, error/budget {verdict.worst.ratio:.4g}{strict}"
+    return verdict
+
+
+def worse(first: Verdict, second: Verdict) -> Verdict:
+    """The verdict of a trial that was verified twice: the worse one, tensor by tensor when both passed."""
+    if first.name != "PASS" or second.name != "PASS":
+        return second if first.name == "PASS" else first
+    pairs = zip(first.deviations, second.deviations)
+    return Verdict("PASS", None, [max(pair, key=lambda deviation: _size(deviation.ratio)) for pair in pairs])
+
+
+def _size(ratio: float | None) -> float:
+    return -1.0 if ratio is None else math.inf if math.isnan(ratio) else ratio
+
+
+def _asked(case: Case) -> list[str]:
+    return ["out", "lse"] + [f"d{name}" for name in "qkv" if name in case.inputs.grads]
+
+
+def _deviation(name: str, found: budget.Deviation | None, problem: Problem, layout: list[Tensor], level: str) -> Deviation:
+    if found is None:
+        return Deviation(name, REQUIREMENTS[name], None, level=level)
+    documents = problem.rows.documents
+    document = None if documents is None else int(documents[found.batch, found.token])
+    where = Where(found.batch, found.head, found.token, found.dim, owner(layout, found.batch, found.token), document)
+    broken = "B3" if found.exact and name not in ("dk", "dv") else REQUIREMENTS[name]
+    return Deviation(name, broken, found.ratio, found.error, found.allowance, level, where, found.expected, found.actual)
+
+
+def owner(layout: list[Tensor], batch: int, token: int) -> int:
+    """The rank that holds a token."""
+    return next(rank for rank, part in enumerate(layout) if bool((part[batch] == token).any()))

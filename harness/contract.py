@@ -1,0 +1,129 @@
+"""What DESIGN's contract asks of an implementation beside right numbers: layouts, shapes, dtypes, untouched inputs."""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cases.case import Case
+from cases.rows import Rows
+from harness.implementation import Implementation
+from harness.inputs import DTYPES, Numbers
+
+BLOCK = 64
+METADATA = ("documents", "padding", "token_types", "token_regions", "selected")
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A broken promise: the SPEC id it breaks, what was promised and what came, and the rank where it showed."""
+
+    requirement: str
+    headline: str
+    expected: str
+    actual: str
+    rank: int | None = None
+    level: str = "required"
+
+
+def positions_of(layout: list[Tensor], batch: int) -> list[Tensor]:
+    """Every rank's positions as `[batch, L]`."""
+    return [part.expand(batch, -1) if part.dim() == 1 else part for part in layout]
+
+
+def layout_breach(layout: list[Tensor], case: Case, world: int, implementation: Implementation) -> Breach | None:
+    """A layout holds each position exactly once, over all ranks, and no rank holds much more than its share."""
+    batch, tokens = case.shape.batch, case.shape.tokens
+    wanted = f"{world} int64 tensors [L] or [{batch}, L]"
+    if len(layout) != world or any(not _is_index(part, batch) for part in layout):
+        shapes = ", ".join(f"{tuple(part.shape)} {part.dtype}" for part in layout)
+        return Breach("D1", "the layout does not have the shape that the contract asks for", wanted, shapes)
+    together = torch.cat(positions_of(layout, batch), 1)
+    real = together.masked_fill(together < 0, tokens)
+    if bool((together < -1).any()) or bool((together >= tokens).any()):
+        return Breach("D1", "the layout names positions outside the row", f"-1..{tokens - 1}",
+                      f"{int(together.min())}..{int(together.max())}")
+    for row, held in enumerate(real):
+        times = torch.bincount(held, minlength=tokens + 1)[:tokens]
+        if bool((times != 1).any()):
+            position = int((times != 1).nonzero()[0])
+            return Breach("D1", "the layout does not hold every position exactly once", "each position once",
+                          f"position {position} of row {row} is held {int(times[position])} times")
+    return _uneven(layout, tokens, world, implementation)
+
+
+def _uneven(layout: list[Tensor], tokens: int, world: int, implementation: Implementation) -> Breach | None:
+    most = max(range(world), key=lambda rank: layout[rank].shape[-1])
+    share, held = -(-tokens // world), layout[most].shape[-1]
+    if held <= share + 2 * BLOCK or implementation.uneven:
+        return None
+    return Breach("D1", f"rank {most} holds more than its share of tokens", f"at most {share} + {2 * BLOCK}", str(held), most)
+
+
+def layout_digest(layout: list[Tensor]) -> str:
+    """Equal on ranks that computed the same layout."""
+    digest = hashlib.sha256()
+    for part in layout:
+        digest.update(repr(tuple(part.shape)).encode() + part.contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def forward_breaches(out: object, lse: object, local: Numbers, case: Case, rank: int) -> list[Breach]:
+    """Type, shape and dtype of what a step returned."""
+    batch, heads, length, _ = local.q.shape
+    lse_dtype = torch.float64 if case.dtype == "fp64" else torch.float32
+    found = [_unlike("out", out, (batch, heads, length, case.shape.v_dim), DTYPES[case.dtype], "B1", "B6", rank)]
+    if lse is not None:
+        found.append(_unlike("lse", lse, (batch, heads, length), lse_dtype, "B2", "B2", rank))
+    return [breach for breach in found if breach]
+
+
+def _unlike(name: str, x: object, shape: tuple, dtype: torch.dtype, shape_id: str, dtype_id: str, rank: int) -> Breach | None:
+    if not isinstance(x, Tensor):
+        return Breach(shape_id, f"{name} of rank {rank} is no tensor", f"a tensor {list(shape)}", type(x).__name__, rank)
+    if tuple(x.shape) != shape:
+        return Breach(shape_id, f"{name} of rank {rank} has the wrong shape", str(list(shape)), str(list(x.shape)), rank)
+    if x.dtype != dtype:
+        return Breach(dtype_id, f"{name} of rank {rank} has the wrong dtype", str(dtype), str(x.dtype), rank)
+    return None
+
+
+class Untouched:
+    """SPEC B7: remembers the bits of tensors and names those that changed since."""
+
+    def __init__(self, **tensors: Tensor):
+        self._tensors = tensors
+        self._before = {name: _bits(tensor).clone() for name, tensor in tensors.items()}
+
+    def breaches(self, rank: int) -> list[Breach]:
+        changed = [name for name, tensor in self._tensors.items() if not torch.equal(self._before[name], _bits(tensor))]
+        return [Breach("B7", f"{name} was modified on rank {rank}", "unchanged inputs", f"other bits in {name}", rank)
+                for name in changed]
+
+
+def copied(rows: Rows) -> Rows:
+    """Metadata in storage of its own, for an implementation to be given."""
+    copies = {name: tensor.clone() for name, tensor in metadata(rows).items()}
+    return rows.with_metadata(**copies)
+
+
+def metadata(rows: Rows) -> dict[str, Tensor]:
+    """The tensors of a batch's metadata, by name."""
+    own = {name: getattr(rows, name) for name in METADATA if getattr(rows, name) is not None}
+    return own | {name: value for name, value in (rows.extra or {}).items() if isinstance(value, Tensor)}
+
+
+def refill(rows: Rows) -> None:
+    """Overwrites a batch's metadata in place, as a data loader that recycles its buffers does (SPEC D3)."""
+    for tensor in metadata(rows).values():
+        tensor.logical_not_() if tensor.dtype == torch.bool else tensor.zero_()
+
+
+def _is_index(part: object, batch: int) -> bool:
+    return isinstance(part, Tensor) and part.dtype == torch.int64 and (part.dim() == 1 or part.shape[:-1] == (batch,))
+
+
+def _bits(x: Tensor) -> Tensor:
+    whole = x.detach().contiguous()
+    return whole if whole.dtype == torch.bool or not whole.numel() else whole.view(torch.uint8)

@@ -1,0 +1,120 @@
+"""The numbers of a case: drawn for the whole row, then laid out in memory as one rank is given them."""
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cases.case import Case
+from cases.mask import Mask
+from cases.rows import Rows
+from cases.work import dead_keys
+
+DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+HUGE = {"fp64": 1e15, "fp32": 1e15, "bf16": 1e15, "fp16": 1e4}
+BESIDE = float("nan")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """q `[B, Hq, S, D]`, k `[B, Hkv, S, D]`, v `[B, Hkv, S, Dv]`, dout `[B, Hq, S, Dv]`: whole rows or one rank's part."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    dout: Tensor
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.q, self.k, self.v, self.dout
+
+
+def draw(case: Case, seed: int | None = None) -> Numbers:
+    """Whole rows in the case's dtype. Drawn in fp64 from the case's name and seed alone, so that every world,
+    layout and dtype of a scenario sees the same numbers."""
+    shape, inputs, dtype = case.shape, case.inputs, DTYPES[case.dtype]
+    seed = case.seed if seed is None else seed
+    key = hashlib.sha256(f"{case.name} {seed}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(key[:7], "little"))
+
+    def normal(heads: int, tokens: int, dim: int) -> Tensor:
+        return torch.randn(shape.batch, heads, tokens, dim, generator=generator, dtype=torch.float64)
+
+    q = normal(shape.heads, shape.tokens, shape.head_dim) * inputs.spread
+    k = normal(shape.kv_heads, shape.tokens, shape.head_dim)
+    v = normal(shape.kv_heads, shape.tokens, shape.v_dim)
+    dout = normal(shape.heads, 1 if inputs.dout == "expanded" else shape.tokens, shape.v_dim)
+    dout = torch.ones_like(dout) if inputs.dout == "ones" else dout
+    full = (shape.batch, shape.heads, shape.tokens, shape.v_dim)
+    return Numbers(q.to(dtype), k.to(dtype), v.to(dtype), dout.to(dtype).expand(full))
+
+
+def poisoned(numbers: Numbers, case: Case, mask: Mask, rows: Rows) -> Numbers:
+    """SPEC B5: q, k, v and dout of padded tokens and k, v of keys that nobody may see hold poison."""
+    if case.inputs.poison is None:
+        return numbers
+    value = poison_value(case)
+    padded = rows.padded[:, None, :, None]
+    unseen = padded | dead_keys(mask, rows)[..., None]
+    q, dout = (x.masked_fill(padded, value) for x in (numbers.q, numbers.dout))
+    k, v = (x.masked_fill(unseen, value) for x in (numbers.k, numbers.v))
+    return Numbers(q, k, v, dout)
+
+
+def poison_value(case: Case) -> float:
+    """What filler slots, padded tokens and unseen keys hold; 0 without poison."""
+    return {None: 0.0, "huge": HUGE[case.dtype], "nan": float("nan")}[case.inputs.poison]
+
+
+def shard(whole: Numbers, positions: Tensor, case: Case, device: str | torch.device = "cpu") -> Numbers:
+    """One rank's part in the memory layout of `case.inputs`: positions `[B, L]`, -1 a filler slot (dout 0)."""
+    fill = poison_value(case)
+    q, k, v = (_strided(take(x, positions, fill), case.inputs.strides, device) for x in (whole.q, whole.k, whole.v))
+    if whole.dout.stride(2) == 0 and whole.dout.shape[2] > 1 and bool((positions >= 0).all()):
+        row = whole.dout[:, :, :1].contiguous().to(device)
+        return Numbers(q, k, v, row.expand(-1, -1, positions.shape[1], -1))
+    return Numbers(q, k, v, _strided(take(whole.dout, positions, 0.0), case.inputs.strides, device))
+
+
+def take(whole: Tensor, positions: Tensor, fill: float = 0.0) -> Tensor:
+    """`[B, H, S, ...]` at positions `[B, L]` -> `[B, H, L, ...]`; filler slots hold `fill`."""
+    index = positions.clamp(min=0)
+    batch = torch.arange(whole.shape[0])[:, None]
+    part = whole.transpose(1, 2)[batch, index].transpose(1, 2)
+    filler = (positions < 0)[:, None].reshape(positions.shape[0], 1, -1, *[1] * (whole.dim() - 3))
+    return part.masked_fill(filler, fill) if bool((positions < 0).any()) else part.contiguous()
+
+
+def put(parts: list[Tensor], layout: list[Tensor], tokens: int) -> Tensor:
+    """The inverse of `take` over all ranks: local `[B, H, L, ...]` a rank -> whole `[B, H, S, ...]`."""
+    first = parts[0]
+    whole = first.new_zeros(first.shape[0], tokens, first.shape[1], *first.shape[3:])
+    for part, positions in zip(parts, layout, strict=True):
+        batch, slot = (positions >= 0).nonzero(as_tuple=True)
+        whole[batch, positions[batch, slot]] = part.transpose(1, 2)[batch, slot]
+    return whole.transpose(1, 2)
+
+
+def another(local: Numbers, case: Case, number: int) -> Numbers:
+    """Other values in the same memory layout, for timed iterations that rotate input sets."""
+    generator = torch.Generator(device=local.q.device).manual_seed(number)
+
+    def like(x: Tensor) -> Tensor:
+        values = torch.randn(x.shape, generator=generator, device=x.device, dtype=torch.float32).to(x.dtype)
+        return _strided(values, case.inputs.strides, x.device)
+
+    return Numbers(like(local.q), like(local.k), like(local.v), like(local.dout))
+
+
+def _strided(x: Tensor, strides: str, device: str | torch.device) -> Tensor:
+    """The same values as a view with other strides. What lies beside an unbound view is NaN: nobody may read it."""
+    if strides == "unbind":
+        fused = torch.full((*x.shape[:-1], 3, x.shape[-1]), BESIDE, dtype=x.dtype, device=device)
+        view = fused.unbind(-2)[1]
+        view.copy_(x)
+        return view
+    if strides == "transposed":
+        return x.transpose(1, 2).contiguous().to(device).transpose(1, 2)
+    if strides != "dense":
+        raise ValueError(f"inputs.strides {strides!r} is unknown: dense, unbind or transposed")
+    return x.contiguous().to(device)

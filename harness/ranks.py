@@ -1,0 +1,172 @@
+"""The ranks of a trial as one of them sees it: processes of a group, or threads of one process."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from harness.implementation import Group
+
+BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+Tensors = dict[str, Tensor]
+
+
+class Ranks(Protocol):
+    """What a trial needs of its ranks beside the group that it hands to the implementation."""
+
+    group: Group
+    device: torch.device
+
+    def all_gather(self, value: Any) -> list[Any]: ...
+
+    def gather_tensors(self, tensors: Tensors) -> list[Tensors] | None: ...
+
+    def barrier(self) -> None: ...
+
+
+class ProcessRanks:
+    """One process a rank. The harness talks over a group of its own, so that it never meets the implementation's
+    messages, not even those that a faulty one left behind."""
+
+    def __init__(self, store: dist.Store, rank: int, world: int, device: str, limit: float):
+        """Joins `world` processes over `store`; `limit` seconds bound every collective."""
+        self.device = _device(device)
+        timeout = timedelta(seconds=limit)
+        dist.init_process_group(BACKENDS[self.device.type], store=store, rank=rank, world_size=world, timeout=timeout)
+        self._control = dist.new_group(backend="gloo", timeout=timeout)
+        self.group = Group(rank, world, tuple(range(world)), dist.group.WORLD)
+
+    def all_gather(self, value: Any) -> list[Any]:
+        every = [None] * self.group.size
+        dist.all_gather_object(every, value, group=self._control)
+        return every
+
+    def gather_tensors(self, tensors: Tensors) -> list[Tensors] | None:
+        every = [None] * self.group.size if self.group.rank == 0 else None
+        dist.gather_object({name: _packed(tensor) for name, tensor in tensors.items()}, every, group=self._control)
+        return every and [{name: _unpacked(*item) for name, item in part.items()} for part in every]
+
+    def barrier(self) -> None:
+        dist.barrier(group=self._control)
+
+    def close(self) -> None:
+        dist.destroy_process_group()
+
+
+@dataclass
+class _Table:
+    """Where the threads of one process meet."""
+
+    size: int
+    barrier: threading.Barrier
+    values: list = field(default_factory=list)
+
+
+class ThreadRanks:
+    """One thread a rank, for implementations that declare `in_process`."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, rank: int, table: _Table, shared: dict):
+        self.group = Group(rank, table.size, tuple(range(table.size)), None, shared)
+        self._table = table
+
+    def all_gather(self, value: Any) -> list[Any]:
+        self._table.values[self.group.rank] = value
+        self._table.barrier.wait()
+        every = list(self._table.values)
+        self._table.barrier.wait()
+        return every
+
+    def gather_tensors(self, tensors: Tensors) -> list[Tensors] | None:
+        every = self.all_gather({name: tensor.detach() for name, tensor in tensors.items()})
+        return every if self.group.rank == 0 else None
+
+    def barrier(self) -> None:
+        self._table.barrier.wait()
+
+
+@dataclass
+class Outcome:
+    """How the threads of one trial ended: results or exceptions by rank, threads that never did."""
+
+    results: dict[int, Any] = field(default_factory=dict)
+    raised: dict[int, BaseException] = field(default_factory=dict)
+    stuck: dict[int, int] = field(default_factory=dict)
+
+
+def run_threads(world: int, work: Callable[[ThreadRanks], Any], limit: float, grace: float = 1.0) -> Outcome:
+    """Runs `work` once a rank, each in a thread. `limit` in seconds; after a rank raised the others have `grace`.
+
+    `Group.shared["stop"]` is an Event that is set when a rank raised or time ran out: whoever waits in process
+    for another rank should watch it. Threads that still run are left behind and named by thread id in `stuck`.
+    """
+    table = _Table(world, threading.Barrier(world, timeout=limit), [None] * world)
+    shared = {"stop": threading.Event()}
+    outcome, done = Outcome(), threading.Semaphore(0)
+
+    def rank_main(rank: int) -> None:
+        try:
+            outcome.results[rank] = work(ThreadRanks(rank, table, shared))
+        except BaseException as error:  # noqa: BLE001  reported by the caller, rank by rank
+            outcome.raised[rank] = error
+            shared["stop"].set()
+            table.barrier.abort()
+        finally:
+            done.release()
+
+    threads = [threading.Thread(target=rank_main, args=(rank,), daemon=True, name=f"rank {rank}") for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    _await(threads, limit, grace, shared["stop"])
+    shared["stop"].set()
+    table.barrier.abort()
+    outcome.stuck = {rank: thread.ident for rank, thread in enumerate(threads) if thread.is_alive()}
+    return outcome
+
+
+def _await(threads: list[threading.Thread], limit: float, grace: float, stop: threading.Event) -> None:
+    end = time.monotonic() + limit
+    for thread in threads:
+        while thread.is_alive() and time.monotonic() < end:
+            thread.join(min(0.05, max(0.0, end - time.monotonic())))
+            if stop.is_set():
+                end = min(end, time.monotonic() + grace)
+                break
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+
+
+def blame(raised: dict[int, BaseException]) -> dict[int, BaseException]:
+    """Without the ranks that raised only because another one had."""
+    first = {rank: error for rank, error in raised.items() if not isinstance(error, threading.BrokenBarrierError)}
+    return first or raised
+
+
+def threads_per_rank(world: int) -> int:
+    """Threads of torch in each of `world` ranks that share this machine."""
+    return max(1, (os.cpu_count() or 1) // world)
+
+
+def _device(name: str) -> torch.device:
+    if name != "cuda":
+        return torch.device(name)
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def _packed(tensor: Tensor) -> tuple[torch.dtype, torch.Size, np.ndarray]:
+    flat = tensor.detach().cpu().contiguous().flatten()
+    return tensor.dtype, tensor.shape, flat.view(torch.uint8).numpy()
+
+
+def _unpacked(dtype: torch.dtype, shape: torch.Size, raw: np.ndarray) -> Tensor:
+    return torch.from_numpy(raw).view(dtype).view(shape)

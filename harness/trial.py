@@ -1,0 +1,77 @@
+"""case -> shard -> implementation -> gather -> compare -> record, once, on every rank of a trial."""
+
+import os
+import time
+from typing import Any
+
+from torch import Tensor
+
+from cases.case import Case
+from harness import clock, contract, entries
+from harness.attempt import attempt
+from harness.clock import Timing
+from harness.compare import Verdict, compare, worse
+from harness.diagnose import diagnose
+from harness.implementation import Implementation, Setting
+from harness.problem import problem_of
+from harness.ranks import Ranks
+
+
+UNTIMED = Timing(iters=0)
+
+
+def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing = UNTIMED,
+              spec: str | None = None) -> dict[str, Any] | None:
+    """Runs one case on all ranks. Returns the trial record of docs/design.md on rank 0 and None elsewhere.
+
+    What an implementation raises passes through: whoever holds the ranks decides how to end the others.
+    """
+    started = time.perf_counter()
+    about = entries.About(case, implementation, spec or implementation.name, ranks.device.type)
+    layout, verdict = agree(case, implementation, ranks)
+    if verdict:
+        return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
+
+    problem = problem_of(case, implementation.variants)
+    session = implementation.open(case, ranks.group)
+    answer = attempt(session, problem, layout, ranks)
+    timed = bool(timing.iters) and not answer.breaches
+    measured = clock.measure(session, problem, layout, ranks, timing) if timed else None
+    fresh = problem_of(case, implementation.variants, fresh_seed(ranks)) if timed else None
+    again = attempt(session, fresh, layout, ranks) if timed else None
+    session.close()
+    if ranks.group.rank != 0:
+        return None
+
+    verdict, judged = compare(answer, problem, layout), (answer, problem)
+    if timed:
+        second = compare(again, fresh, layout)
+        judged = (again, fresh) if verdict.name == "PASS" and second.name != "PASS" else judged
+        verdict = worse(verdict, second)
+    diagnosis = diagnose(verdict, *judged, layout, about)
+    return about.entry(verdict, started, ranks, layout, problem, measured, diagnosis)
+
+
+def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[list[Tensor], Verdict | None]:
+    """Refusal and layout, which must be the same on every rank (SPEC D6, D7); a Verdict ends the trial here."""
+    setting = Setting(ranks.group.size, ranks.device.type, ranks.group.shared is not None)
+    refusal = implementation.refuses(case, setting)
+    layout = [] if refusal else implementation.layout(case, ranks.group.size)
+    layout = [part.cpu() for part in layout]
+    said = ranks.all_gather((refusal, contract.layout_digest(layout)))
+    refusals, digests = zip(*said)
+    if len(set(refusals)) > 1:
+        breach = contract.Breach("D7", "ranks disagree on whether to refuse", "one answer", "; ".join(map(str, refusals)))
+    elif refusal:
+        return layout, Verdict("SKIP", refusal)
+    elif len(set(digests)) > 1:
+        breach = contract.Breach("D6", "ranks disagree on the layout", "one layout", ", ".join(digests))
+    else:
+        breach = contract.layout_breach(layout, case, ranks.group.size, implementation)
+    verdict = Verdict("FAIL", f"{breach.requirement}: {breach.headline}", breaches=[breach]) if breach else None
+    return contract.positions_of(layout, case.shape.batch), verdict
+
+
+def fresh_seed(ranks: Ranks) -> int:
+    """A seed that an implementation cannot know before timing ends; rank 0's draw on every rank."""
+    return ranks.all_gather(int.from_bytes(os.urandom(4), "little"))[0]

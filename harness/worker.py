@@ -1,0 +1,102 @@
+"""One rank of the living pool: a process that joins the others once and then runs trial after trial."""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from typing import TextIO
+
+import torch
+import torch.distributed as dist
+
+from cases.case import Case
+from harness import stacks
+from harness.clock import Timing
+from harness.implementation import Implementation, load
+from harness.ranks import ProcessRanks, threads_per_rank
+from harness.trial import run_trial
+
+COLLECTIVE_LIMIT = 3600.0
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A worker's place: its rank in a pool of `world`, the store where they meet, the file for its stack."""
+
+    rank: int
+    world: int
+    device: str
+    port: int
+    generation: int
+    stack: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One trial to run, the same on every rank."""
+
+    case: Case
+    spec: str
+    timing: Timing
+
+
+def main(seat: Seat, connection: Connection) -> None:
+    """Serves jobs until the connection closes. Answers ("done", record or None) or ("raised", line, traceback)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stacks.offer(seat.stack)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr = Prefixed(sys.__stderr__, f"[rank {seat.rank}] ")
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    os.environ["LOCAL_RANK"] = str(seat.rank)
+    torch.set_num_threads(threads_per_rank(seat.world))
+    store = dist.PrefixStore(str(seat.generation), dist.TCPStore("127.0.0.1", seat.port, is_master=False))
+    ranks = ProcessRanks(store, seat.rank, seat.world, seat.device, COLLECTIVE_LIMIT)
+    connection.send(("ready",))
+    while True:
+        try:
+            job = connection.recv()
+        except EOFError:
+            return
+        connection.send(_answer(job, ranks))
+
+
+def _answer(job: Job, ranks: ProcessRanks) -> tuple:
+    try:
+        return "done", run_trial(job.case, implementation(job.spec), ranks, job.timing, job.spec)
+    except (Exception, SystemExit) as error:
+        return "raised", stacks.raised(error), traceback.format_exc()
+
+
+@lru_cache(maxsize=None)
+def implementation(spec: str) -> Implementation:
+    return load(spec)
+
+
+class Prefixed:
+    """Writes whole lines with the rank in front of each."""
+
+    def __init__(self, stream: TextIO, prefix: str):
+        self._stream, self._prefix, self._open = stream, prefix, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._open = (self._open + text).split("\n")
+        self._stream.write("".join(f"{self._prefix}{line}\n" for line in lines))
+        self._stream.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def __getattr__(self, name: str):
+        return getattr(self._stream, name)
+
+
+def _leave_with_parent() -> None:
+    parent_process().join()
+    os._exit(1)
