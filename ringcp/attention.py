@@ -1,0 +1,131 @@
+"""ring_attention: exact attention over a sequence sharded across ranks, one hop at a time, forward and backward.
+
+B batch rows, Hq query heads, Hkv key/value heads, L local tokens, D head_dim, Dv value head_dim.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ringcp.exchange import Exchange, exchange_for
+from ringcp.kernels import Kernel, select
+from ringcp.kernels.tiled import accumulation
+from ringcp.layout import Layout, make_layout
+from ringcp.mask import Mask
+from ringcp.merge import merge_
+from ringcp.plan import Plan, make_plan
+from ringcp.transfer import Returns, Supply
+
+
+def ring_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, layout: Layout | str, group: Any = None,
+                   scale: float | None = None, kernel: str | None = None) -> tuple[Tensor, Tensor]:
+    """Attention of the local queries over the keys of every rank.
+
+    q `[B, Hq, L, D]`, k `[B, Hkv, L, D]`, v `[B, Hkv, L, Dv]`: this rank's tokens, those that `layout` (a Layout or its
+    name) gives it. `mask` describes the whole rows and is equal on every rank. `group` is a ProcessGroup, a
+    one-dimensional DeviceMesh, an Exchange, or None for the default group. `scale` None means 1 / sqrt(D).
+
+    Returns out `[B, Hq, L, Dv]` in q's dtype, and lse `[B, Hq, L]` (natural logarithm; fp64 for fp64 inputs, otherwise
+    fp32) without gradient. A query without keys has out 0 and lse minus infinity. requires_grad of k and v must be the
+    same on every rank, as it decides whether gradients travel. Raises ValueError before any communication.
+    """
+    exchange = exchange_for(group)
+    if isinstance(layout, str):
+        layout = make_layout(layout, mask.tokens, exchange.size)
+    if layout.world != exchange.size:
+        raise ValueError(f"layout is for {layout.world} ranks, the group has {exchange.size}")
+    plan = make_plan(mask, layout, exchange.rank, str(q.device))
+    _check(q, k, v, mask, plan)
+    ring = Ring(plan, exchange, select(q.device.type, q.dtype, kernel), q.shape[-1] ** -0.5 if scale is None else scale)
+    return _RingAttention.apply(q, k, v, ring)
+
+
+@dataclass(frozen=True, eq=False)
+class Ring:
+    """Everything about one call that is not a tensor of the model."""
+
+    plan: Plan
+    exchange: Exchange
+    kernel: Kernel
+    scale: float
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """out in the accumulation dtype, and lse; merges the hops while the next one's keys are on their way."""
+        q, k, v = self.clean(q, k, v)
+        wide = accumulation(q.dtype)
+        out = torch.zeros(*q.shape[:3], v.shape[3], dtype=wide, device=q.device)
+        lse = torch.full(q.shape[:3], -torch.inf, dtype=wide, device=q.device)
+        for hop, keys, values in Supply(self.plan, self.exchange, k, v):
+            if hop.work is not None:
+                merge_(out, lse, *self.kernel.forward(q, keys, values, hop.work, self.scale))
+        return out, lse
+
+    def backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
+                 keys_need_grad: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """dq, dk, dv; a hop's dK and dV travel home while the next hop is computed."""
+        q, k, v = self.clean(q, k, v)
+        if self.plan.dead_queries is not None:
+            dout = _blank(dout, self.plan.dead_queries)
+            lse = _blank(lse[..., None], self.plan.dead_queries)[..., 0]
+        dq = torch.zeros(q.shape, dtype=accumulation(q.dtype), device=q.device)
+        returns = Returns(self.plan, self.exchange, k, v) if keys_need_grad else None
+        for hop, keys, values in Supply(self.plan, self.exchange, k, v):
+            grads = None
+            if hop.work is not None:
+                dq_hop, *grads = self.kernel.backward(dout, q, keys, values, out, lse, hop.work, self.scale)
+                dq += dq_hop
+            if returns is not None:
+                returns.add(hop, grads)
+        return dq, *(returns.finish() if returns is not None else (None, None))
+
+    def clean(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Zeros where nobody looks: a masked weight of 0 times a NaN or an infinity would be NaN."""
+        if self.plan.dead_queries is not None:
+            q = _blank(q, self.plan.dead_queries)
+        if self.plan.dead_keys is not None:
+            k, v = _blank(k, self.plan.dead_keys), _blank(v, self.plan.dead_keys)
+        return q, k, v
+
+
+class _RingAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q: Tensor, k: Tensor, v: Tensor, ring: Ring) -> tuple[Tensor, Tensor]:
+        out, lse = ring.forward(q, k, v)
+        out = out.to(q.dtype)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.ring = ring
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dout: Tensor, _):
+        q, k, v, out, lse = ctx.saved_tensors
+        keys_need_grad = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
+        grads = ctx.ring.backward(dout, q, k, v, out, lse, keys_need_grad)
+        wanted = zip(grads, (q, k, v), ctx.needs_input_grad)
+        return *(grad.to(like.dtype) if needed else None for grad, like, needed in wanted), None
+
+
+def _blank(tensor: Tensor, dead: Tensor) -> Tensor:
+    """Zeros at dead `[B, G, L, 1]` tokens of `[B, H, L, ...]`, heads being grouped by G."""
+    return tensor.masked_fill(dead.repeat_interleave(tensor.shape[1] // dead.shape[1], 1), 0.0)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, mask: Mask, plan: Plan) -> None:
+    """Raises ValueError when the local tensors do not fit each other, the mask or the layout."""
+    batch, heads, kv_heads = mask.batch, q.shape[1], k.shape[1]
+    for name, tensor, want in (("q", q, (batch, heads, plan.tokens, q.shape[-1])),
+                               ("k", k, (batch, kv_heads, plan.tokens, q.shape[-1])),
+                               ("v", v, (batch, kv_heads, plan.tokens, v.shape[-1]))):
+        if tuple(tensor.shape) != want:
+            raise ValueError(f"{name} has shape {list(tensor.shape)}, mask and layout want {list(want)}")
+        if (tensor.dtype, tensor.device) != (q.dtype, q.device):
+            raise ValueError(f"{name} is {tensor.dtype} on {tensor.device}, q is {q.dtype} on {q.device}")
+    if heads % kv_heads:
+        raise ValueError(f"{heads} query heads are no multiple of {kv_heads} key/value heads")
+    if kv_heads % mask.groups:
+        raise ValueError(f"the mask selects regions for {mask.groups} groups, k has {kv_heads} heads")

@@ -1,0 +1,168 @@
+"""Exchange: moves tensors between the ranks of one group; torch.distributed and in-process forms behind one interface."""
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+KEYS, GRADS = 0, 1
+
+
+@dataclass(frozen=True)
+class Send:
+    peer: int
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class Receive:
+    peer: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+
+class Exchange(Protocol):
+    """Point-to-point transfers inside one group; peers are group ranks.
+
+    `start` posts every transfer at once and returns without waiting; the callable it gives waits and returns what
+    arrived, in the order of `receives`. Both ends derive shapes from the plan, so no sizes are sent. Messages of one
+    channel between two ranks arrive in the order in which both sides start them; channels know no order among each other.
+    """
+
+    rank: int
+    size: int
+    traffic: "Traffic"
+
+    def start(self, sends: list[Send], receives: list[Receive], channel: int = KEYS) -> Callable[[], list[Tensor]]: ...
+
+
+@dataclass
+class Traffic:
+    """What a rank has sent so far: bytes, messages, and bytes by receiving group rank."""
+
+    bytes: int = 0
+    messages: int = 0
+    by_peer: dict[int, int] = field(default_factory=dict)
+
+    def count(self, sends: list[Send]) -> None:
+        for send in sends:
+            size = send.tensor.numel() * send.tensor.element_size()
+            self.bytes += size
+            self.messages += 1
+            self.by_peer[send.peer] = self.by_peer.get(send.peer, 0) + size
+
+
+class Alone:
+    """The exchange of a group of one: nothing to move."""
+
+    rank, size = 0, 1
+
+    def __init__(self):
+        self.traffic = Traffic()
+
+    def start(self, sends: list[Send], receives: list[Receive], channel: int = KEYS) -> Callable[[], list[Tensor]]:
+        assert not sends and not receives, "a group of one has no peers"
+        return list
+
+
+class Distributed:
+    """Transfers over a torch.distributed process group (gloo, nccl)."""
+
+    def __init__(self, group: Any = None):
+        self.group = group if group is not None else dist.group.WORLD
+        self.rank, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        self.groups = _channel_groups(self.group)
+        self.traffic = Traffic()
+
+    def start(self, sends: list[Send], receives: list[Receive], channel: int = KEYS) -> Callable[[], list[Tensor]]:
+        self.traffic.count(sends)
+        arrived = [torch.empty(item.shape, dtype=item.dtype, device=item.device) for item in receives]
+        operations = [self._operation(dist.irecv, buffer, item.peer, channel) for buffer, item in zip(arrived, receives)]
+        operations += [self._operation(dist.isend, item.tensor, item.peer, channel) for item in sends]
+        handles = dist.batch_isend_irecv(operations) if operations else []
+
+        def wait() -> list[Tensor]:
+            for handle in handles:
+                handle.wait()
+            operations.clear()
+            return arrived
+
+        return wait
+
+    def _operation(self, kind: Callable, tensor: Tensor, peer: int, channel: int) -> dist.P2POp:
+        return dist.P2POp(kind, tensor, dist.get_global_rank(self.group, peer), self.groups[channel], tag=channel)
+
+
+@cache
+def _channel_groups(group: Any) -> tuple[Any, Any]:
+    """The process group of each channel. nccl ignores tags, so there gradients get a communicator of their own."""
+    if dist.get_backend(group) != "nccl" or dist.get_world_size(group) == 1:
+        return group, group
+    ranks = dist.get_process_group_ranks(group)
+    return group, dist.new_group(ranks, backend="nccl", use_local_synchronization=True)
+
+
+class Mailbox:
+    """What the ranks of an in-process group share: one queue a pair of ranks and channel.
+
+    `timeout` seconds bound every wait, so that a rank that died ends the others with a clear error.
+    """
+
+    def __init__(self, size: int, timeout: float = 60.0):
+        self.size, self.timeout = size, timeout
+        self.broken = threading.Event()
+        pairs = itertools.product(range(size), range(size), (KEYS, GRADS))
+        self._queues = {pair: queue.SimpleQueue() for pair in pairs}
+
+    def put(self, source: int, target: int, channel: int, tensor: Tensor) -> None:
+        self._queues[source, target, channel].put(tensor)
+
+    def take(self, source: int, target: int, channel: int) -> Tensor:
+        try:
+            return self._queues[source, target, channel].get(timeout=self.timeout)
+        except queue.Empty:
+            raise TimeoutError(f"rank {target} waited {self.timeout} s for a message of rank {source}") from None
+
+
+class InProcess:
+    """Transfers between threads of one process through a Mailbox."""
+
+    def __init__(self, rank: int, mailbox: Mailbox):
+        self.rank, self.size, self.mailbox = rank, mailbox.size, mailbox
+        self.traffic = Traffic()
+
+    def start(self, sends: list[Send], receives: list[Receive], channel: int = KEYS) -> Callable[[], list[Tensor]]:
+        self.traffic.count(sends)
+        for item in sends:
+            self.mailbox.put(self.rank, item.peer, channel, item.tensor)
+
+        def wait() -> list[Tensor]:
+            arrived = [self.mailbox.take(item.peer, self.rank, channel) for item in receives]
+            for item, tensor in zip(receives, arrived):
+                assert tuple(tensor.shape) == tuple(item.shape) and tensor.dtype == item.dtype
+            return arrived
+
+        return wait
+
+
+def exchange_for(group: Any = None) -> Exchange:
+    """The exchange of a group: an Exchange as it is, a ProcessGroup, a one-dimensional DeviceMesh, or None for the
+    default process group (a group of one when there is none). Raises ValueError."""
+    if group is None and not (dist.is_available() and dist.is_initialized()):
+        return Alone()
+    if hasattr(group, "start") and hasattr(group, "traffic"):
+        return group
+    if hasattr(group, "get_group"):
+        if group.ndim != 1:
+            raise ValueError(f"group is a mesh of {group.ndim} dimensions; pass the one that shards the sequence, mesh['cp']")
+        group = group.get_group()
+    exchange = Distributed(group)
+    return exchange if exchange.size > 1 else Alone()

@@ -1,0 +1,120 @@
+"""Transfer: keys and values out along the plan, their gradients back to their owners, one hop ahead of the kernels."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from ringcp.exchange import GRADS, KEYS, Exchange, Receive, Send
+from ringcp.kernels.tiled import accumulation
+from ringcp.plan import Hop, Plan
+
+
+class Supply:
+    """Iterates over (hop, keys, values) of a plan; hop t + 1 is in flight while the caller works on hop t.
+
+    k `[B, Hkv, L, D]`, v `[B, Hkv, L, Dv]` local; yields keys `[B, Hkv, K, D]` and values `[B, Hkv, K, Dv]`.
+    """
+
+    def __init__(self, plan: Plan, exchange: Exchange, k: Tensor, v: Tensor):
+        self.plan, self.exchange, self.k, self.v = plan, exchange, k, v
+
+    def __iter__(self) -> Iterator[tuple[Hop, Tensor | None, Tensor | None]]:
+        hops = self.plan.hops
+        arriving = self._start(hops[0]) if hops else None
+        for hop, following in zip(hops, (*hops[1:], None)):
+            keys, values = arriving()
+            arriving = self._start(following) if following is not None else None
+            yield hop, keys, values
+
+    def _start(self, hop: Hop) -> Callable[[], tuple[Tensor | None, Tensor | None]]:
+        """Posts the transfers of one hop; the result waits for its keys and values."""
+        if hop.distance == 0:
+            return lambda: (_ordered(self.k, self.plan.order), _ordered(self.v, self.plan.order))
+        source, target = _neighbours(self.exchange, hop)
+        k, v = self.k, self.v
+        sends = [Send(target, pack(k, v, hop.give))] if hop.give is not None else []
+        shape = (hop.arriving, k.shape[1], k.shape[3] + v.shape[3])
+        receives = [Receive(source, shape, k.dtype, k.device)] if hop.arriving else []
+        wait = self.exchange.start(sends, receives, KEYS)
+
+        def arrived() -> tuple[Tensor | None, Tensor | None]:
+            packed = wait()
+            return unpack(packed[0], hop, k.shape[0], k.shape[3]) if packed else (None, None)
+
+        return arrived
+
+
+class Returns:
+    """Collects dK and dV: own ones at once, a hop's by sending them to the keys' owner while the caller goes on."""
+
+    def __init__(self, plan: Plan, exchange: Exchange, k: Tensor, v: Tensor):
+        self.plan, self.exchange = plan, exchange
+        self.head_dim, self.wide = k.shape[3], accumulation(k.dtype)
+        rows, heads, local, _ = k.shape
+        self.total = torch.zeros(rows, local, heads, k.shape[3] + v.shape[3], dtype=self.wide, device=k.device)
+        self._pending: tuple[Hop, Callable[[], list[Tensor]]] | None = None
+
+    def add(self, hop: Hop, grads: list[Tensor] | None) -> None:
+        """Takes dk `[B, Hkv, K, D]` and dv `[B, Hkv, K, Dv]` of one hop, None when it had nothing to compute."""
+        if hop.distance == 0:
+            if grads is not None:
+                self._add_own(torch.cat(grads, -1).transpose(1, 2))
+            return
+        self._settle()
+        source, target = _neighbours(self.exchange, hop)
+        sends, receives = [], []
+        if hop.arriving:
+            assert grads is not None, "keys that arrived are attended"
+            sends.append(Send(source, pack(*grads, hop.place)))
+        if hop.give is not None:
+            shape = (len(hop.give), *self.total.shape[2:])
+            receives.append(Receive(target, shape, self.wide, self.total.device))
+        self._pending = hop, self.exchange.start(sends, receives, GRADS)
+
+    def finish(self) -> tuple[Tensor, Tensor]:
+        """dk and dv of the local tokens in the accumulation dtype, once everything has come home."""
+        self._settle()
+        total = self.total.transpose(1, 2)
+        return total[..., :self.head_dim], total[..., self.head_dim:]
+
+    def _settle(self) -> None:
+        if self._pending is None:
+            return
+        hop, wait = self._pending
+        for grads in wait():
+            self.total.flatten(0, 1).index_add_(0, hop.give, grads)
+        self._pending = None
+
+    def _add_own(self, grads: Tensor) -> None:
+        if self.plan.order is None:
+            self.total += grads
+        else:
+            self.total.scatter_add_(1, self.plan.order[..., None, None].expand_as(grads), grads)
+
+
+def pack(k: Tensor, v: Tensor, slots: Tensor | None) -> Tensor:
+    """Chosen tokens of k `[B, H, K, D]` and v `[B, H, K, Dv]` as one message `[N, H, D + Dv]`; None takes all."""
+    parts = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (k, v)]
+    if slots is not None:
+        parts = [part.index_select(0, slots) for part in parts]
+    return torch.cat(parts, -1)
+
+
+def unpack(message: Tensor, hop: Hop, rows: int, head_dim: int) -> tuple[Tensor, Tensor]:
+    """A message as keys `[B, H, K, D]` and values `[B, H, K, Dv]`; rows that got fewer keys end in zeros."""
+    if hop.place is not None:
+        padded = message.new_zeros(rows * hop.work.keys, *message.shape[1:])
+        message = padded.index_copy_(0, hop.place, message)
+    whole = message.unflatten(0, (rows, -1)).transpose(1, 2)
+    return whole[..., :head_dim], whole[..., head_dim:]
+
+
+def _ordered(tensor: Tensor, order: Tensor | None) -> Tensor:
+    if order is None:
+        return tensor
+    return tensor.gather(2, order[:, None, :, None].expand(-1, tensor.shape[1], -1, tensor.shape[3]))
+
+
+def _neighbours(exchange: Exchange, hop: Hop) -> tuple[int, int]:
+    return (exchange.rank - hop.distance) % exchange.size, (exchange.rank + hop.distance) % exchange.size

@@ -1,0 +1,73 @@
+"""Work: which local queries attend which keys of one hop, in the coordinates of that hop. All that a kernel knows of a mask."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A stretch of queries and the stretch of keys that holds everything they attend."""
+
+    queries: slice
+    keys: slice
+    full: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """L queries against K keys of one hop; rows of the batch B, key/value heads G that the mask tells apart.
+
+    spans   [B, G, L, N, 2] int64 key spans of each query, sorted, disjoint
+    keys    K
+    """
+
+    spans: Tensor
+    keys: int
+
+    @property
+    def queries(self) -> int:
+        return self.spans.shape[2]
+
+    @cached_property
+    def causal(self) -> bool:
+        """Whether query i attends exactly keys 0..i, all of them square."""
+        if self.queries != self.keys or self.spans.shape[3] != 1:
+            return False
+        end = torch.arange(1, self.queries + 1, device=self.spans.device)
+        return bool((self.spans[..., 0, 0] == 0).all() and (self.spans[..., 0, 1] == end).all())
+
+    def tiles(self, block: int) -> tuple[Tile, ...]:
+        """Blocks of queries with the extent of their keys; blocks without a key are left out."""
+        if block not in self._tiles:
+            self._tiles[block] = self._cut(block)
+        return self._tiles[block]
+
+    @cached_property
+    def _tiles(self) -> dict[int, tuple[Tile, ...]]:
+        return {}
+
+    def _cut(self, block: int) -> tuple[Tile, ...]:
+        length = (self.spans[..., 1] - self.spans[..., 0]).clamp(min=0)
+        filled = length > 0
+        start = torch.where(filled, self.spans[..., 0], self.keys).amin((0, 1, 3)).tolist()
+        end = torch.where(filled, self.spans[..., 1], 0).amax((0, 1, 3)).tolist()
+        least = length.sum(-1).amin((0, 1)).tolist()
+        tiles = []
+        for first in range(0, self.queries, block):
+            rows = slice(first, min(first + block, self.queries))
+            low, high = min(start[rows]), max(end[rows])
+            if high > low:
+                tiles.append(Tile(rows, slice(low, high), min(least[rows]) == high - low))
+        return tuple(tiles)
+
+    def allowed(self, tile: Tile) -> Tensor:
+        """The tile as bool `[B, G, queries, keys]`."""
+        spans = self.spans[:, :, tile.queries]
+        key = torch.arange(tile.keys.start, tile.keys.stop, device=spans.device)
+        inside = (key >= spans[..., 0, 0, None]) & (key < spans[..., 0, 1, None])
+        for column in range(1, spans.shape[3]):
+            inside |= (key >= spans[..., column, 0, None]) & (key < spans[..., column, 1, None])
+        return inside
