@@ -79,3 +79,14 @@ def stretch_runs(row: Runs, tokens: int, to: int) -> Runs:
 def swap(row: tuple) -> tuple:
     """(length, value) runs as (value, length) runs and back."""
     return tuple((second, first) for first, second in row)
+
+
+def merged(row: Iterable[tuple[int, int]]) -> Runs:
+    """The same row with neighbouring runs of one value joined and empty ones dropped."""
+    found: list[list[int]] = []
+    for value, length in row:
+        if found and found[-1][0] == value:
+            found[-1][1] += length
+        elif length:
+            found.append([value, length])
+    return frozen(found)

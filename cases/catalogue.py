@@ -1,0 +1,116 @@
+"""All scenarios, the cases they expand to, and the choice among them by pattern."""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from cases import captured, edges, generate, real, rules
+from cases.case import DTYPES, LAYOUTS, MORE_DTYPES, WORLDS, Case, Scenario
+
+CAPTURED = (".jsonl", ".json")
+
+
+def scenarios() -> tuple[Scenario, ...]:
+    """Every scenario of every tier, in catalogue order: the rules by name, then edges, then real input."""
+    found = [scenario for module in rules.discover() for scenario in getattr(module, "CASES", ())]
+    return (*found, *edges.CASES, *real.CASES)
+
+
+def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: Sequence[str] | None = None,
+           dtypes: Sequence[str] | None = None, seed: int = 7, tokens: int | None = None) -> list[Case]:
+    """The cases of scenarios, in order of scenario, world, dtype and layout.
+
+    Without `layouts`, fp64 takes all of them (one, when the scenario is not of the default tier) and each other
+    dtype takes one, which rotates with scenario and world. With `layouts`, all of these are taken for every dtype.
+    `tokens` resizes every scenario (see Scenario.resized). Raises ValueError for unknown layouts and dtypes.
+    """
+    _known("layout", layouts or (), LAYOUTS)
+    _known("dtype", dtypes or (), DTYPES + MORE_DTYPES)
+    cases = []
+    for scenario in chosen:
+        made = scenario if tokens is None else scenario.resized(tokens)
+        for world in worlds:
+            if world in scenario.worlds:
+                cases += [made.at(world, layout, dtype, seed) for dtype in dtypes or DTYPES
+                          for layout in layouts or _layouts(scenario, world, dtype)]
+    return cases
+
+
+def select(patterns: str | Iterable[str], worlds: Sequence[int] = WORLDS, layouts: Sequence[str] | None = None,
+           dtypes: Sequence[str] | None = None, seed: int = 7, tokens: int | None = None) -> list[Case]:
+    """The cases that patterns choose, each once, in the order of the patterns.
+
+    A pattern is a group ("packed"), a scenario ("packed/straddle"), a case id ("packed/straddle-zigzag-w3-bf16"),
+    any of them with wildcards ("vision/*-bf16"), "default", "all" (no scenario that goes by its name only), a captured file (FILE.jsonl) or a case printed
+    by `generate.replay`. Patterns separate by commas. An id that the expansion leaves out is found all the same.
+    Raises ValueError when a pattern chooses nothing, with the nearest names.
+    """
+    settings = dict(worlds=worlds, layouts=layouts, dtypes=dtypes, seed=seed, tokens=tokens)
+    every = scenarios()
+    chosen: dict[tuple[str, str], Case] = {}
+    for pattern in split(patterns):
+        found = _matching(pattern, every, settings)
+        if not found:
+            raise ValueError(_nothing(pattern, every, settings))
+        chosen.update({(case.id, case.digest): case for case in found if (case.id, case.digest) not in chosen})
+    return list(chosen.values())
+
+
+def split(patterns: str | Iterable[str]) -> list[str]:
+    """One or many comma lists as single patterns; a printed case keeps its commas."""
+    lists = [patterns] if isinstance(patterns, str) else patterns
+    return [pattern.strip() for line in lists
+            for pattern in ([line] if line.lstrip().startswith("{") else line.split(",")) if pattern.strip()]
+
+
+def _matching(pattern: str, every: tuple[Scenario, ...], settings: dict) -> list[Case]:
+    if pattern.startswith("{"):
+        return [generate.from_replay(pattern)]
+    if pattern.endswith(CAPTURED):
+        return expand(captured.read(pattern), **settings)
+    if pattern in ("default", "all"):
+        tiers = ("default", "asked") if pattern == "all" else ("default",)
+        return expand([one for one in every if one.tier in tiers], **settings)
+    near = [one for one in every if _may_match(pattern, one)]
+    whole = [one for one in near if fnmatchcase(one.name, pattern) or one.group == pattern]
+    found = expand(whole, **settings)
+    if not found:
+        found = _by_id(pattern, expand(near, **settings))
+    if not found:
+        full = {**settings, "layouts": settings["layouts"] or LAYOUTS,
+                "dtypes": settings["dtypes"] or DTYPES + MORE_DTYPES}
+        found = _by_id(pattern, expand(near, **full))
+    return found
+
+
+def _by_id(pattern: str, cases: list[Case]) -> list[Case]:
+    return [case for case in cases if fnmatchcase(case.id, pattern)]
+
+
+def _may_match(pattern: str, scenario: Scenario) -> bool:
+    """Whether the pattern can choose cases of the scenario, its tier allowing."""
+    own = pattern == scenario.name or pattern.startswith(scenario.name + "-")
+    return own or scenario.tier != "named" and (pattern == scenario.group or any(mark in pattern for mark in "*?["))
+
+
+def _layouts(scenario: Scenario, world: int, dtype: str) -> tuple[str, ...]:
+    if dtype == "fp64" and scenario.tier == "default":
+        return LAYOUTS
+    turn = zlib.crc32(scenario.name.encode()) + world + (*DTYPES, *MORE_DTYPES).index(dtype)
+    return (LAYOUTS[turn % len(LAYOUTS)],)
+
+
+def _known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"unknown {what} {name!r}: known are {', '.join(known)}")
+
+
+def _nothing(pattern: str, every: tuple[Scenario, ...], settings: dict) -> str:
+    names = [one.name for one in every] + sorted({one.group for one in every})
+    if pattern in names:
+        return f"case pattern {pattern!r} has no case at worlds {', '.join(map(str, settings['worlds']))}"
+    near = get_close_matches(pattern.split("-w")[0], names, n=3, cutoff=0.4)
+    hint = f"nearest are {', '.join(near)}" if near else f"groups are {', '.join(sorted({n.group for n in every}))}"
+    return f"no case matches {pattern!r}: {hint}"

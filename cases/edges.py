@@ -1,0 +1,128 @@
+"""Cases by shape and circumstance rather than by rule: group `edges`; and rules together: group `mixed`."""
+
+from cases.case import Inputs, Place, Scenario, Shape
+from cases.mask import Mask
+from cases.rules.causal import Causal
+from cases.rules.documents import Documents
+from cases.rules.padding import Padding
+from cases.rules.regions import Regions, Router
+from cases.rules.vision import Vision
+from cases.rules.window import Window
+
+CAUSAL = Causal()
+PLAIN = Mask((CAUSAL,))
+TAIL = Mask((CAUSAL, Padding((((100, 128),),))))
+DEAD_KEYS = Mask((CAUSAL, Regions.even(128, 32, ((((128, (0, 2)),),),))))
+POISONED = Mask((CAUSAL, Documents((((1, 50), (0, 21), (2, 49), (0, 8)),)), Padding((((90, 100),),))))
+
+
+def _heads(heads: int, kv_heads: int, head_dim: int, value_dim: int | None = None) -> Shape:
+    return Shape(tokens=96, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim)
+
+
+def _small(**shape) -> Shape:
+    return Shape(**{"tokens": 128, **shape})
+
+
+SIZES = (
+    Scenario("edges/one-token", "A1", PLAIN, Shape(tokens=1)),
+    Scenario("edges/one-token-each", "A1", PLAIN, Shape(tokens=4, heads=4, kv_heads=1)),
+    Scenario("edges/prime", "A1", PLAIN, Shape(tokens=251)),
+    Scenario("edges/one-more", "", Mask(), Shape(tokens=193, heads=8, kv_heads=2, head_dim=128)),
+    Scenario("edges/short-packed", "A1 A3", Mask((CAUSAL, Documents.packed([1, 2, 1, 1, 3]))), Shape(tokens=8)),
+    Scenario("edges/fewer-than-world", "A1 A3", Mask((CAUSAL, Documents.packed([2, 1]))), Shape(tokens=3)),
+    Scenario("edges/empty-documents", "A1 A3", Mask((CAUSAL, Documents.packed([0, 50, 0, 0, 47, 0, 31, 0]))), _small()),
+    Scenario("edges/interleaved", "A1 A3", Mask((CAUSAL, Documents((((1, 1), (2, 1)) * 40 + ((1, 17), (2, 31)),)))),
+             _small()),
+    Scenario("edges/interleaved-three", "A3 A4 B3", Mask((Documents((((3, 20), (5, 11), (3, 9), (0, 7), (5, 30), (3, 50)),)),)),
+             Shape(tokens=127, heads=4, kv_heads=4, head_dim=64)),
+    Scenario("edges/interleaved-runs", "A1 A3",
+             Mask((CAUSAL, Documents((((1, 1), (2, 3)) * 32,), variant="runs"))), _small()),
+    Scenario("edges/rows-differ", "A1 A3 A4 B3",
+             Mask((CAUSAL, Documents((((1, 128),), ((2, 7), (1, 60), (0, 40), (9, 21)))))), _small(batch=2)),
+    Scenario("edges/row-of-padding", "A1 A3 A4 B3",
+             Mask((CAUSAL, Documents((((0, 128),), ((1, 70), (2, 58)))))), _small(batch=2, heads=8, kv_heads=2)),
+)
+
+HEADS = (
+    Scenario("edges/one-head", "A1", PLAIN, _heads(1, 1, 32)),
+    Scenario("edges/heads-1to1-d24", "A1 A9", PLAIN, _heads(3, 3, 24)),
+    Scenario("edges/heads-1to1-d128", "A1", PLAIN, _heads(2, 2, 128)),
+    Scenario("edges/heads-2to1-d64", "A1 A8", PLAIN, _heads(6, 3, 64)),
+    Scenario("edges/heads-4to1-d80", "A1 A8 A9", PLAIN, _heads(8, 2, 80)),
+    Scenario("edges/heads-4to1-d24", "A1 A8 A9", PLAIN, _heads(8, 2, 24)),
+    Scenario("edges/mqa-d128", "A1 A8", PLAIN, _heads(8, 1, 128)),
+    Scenario("edges/narrow-values", "A1 A8", PLAIN, _heads(4, 2, 64, value_dim=32)),
+    Scenario("edges/wide-values", "A1 A8", PLAIN, _heads(4, 4, 32, value_dim=80)),
+    Scenario("edges/latent-values", "A1 A3 A8", Mask((CAUSAL, Documents.packed([40, 56]))), _heads(4, 1, 80, value_dim=64)),
+)
+
+NUMBERS = (
+    Scenario("edges/scale", "A1 A9", PLAIN, _small(), scale=0.3),
+    Scenario("edges/scale-zero", "A1 A9", PLAIN, _small(), scale=0.0),
+    Scenario("edges/scale-negative", "A1 A9", PLAIN, _small(head_dim=64), scale=-0.2),
+    Scenario("edges/sharp", "A1", PLAIN, _small(), inputs=Inputs(spread=30.0)),
+    Scenario("edges/unbind", "A1 B7", PLAIN, _small(), inputs=Inputs(strides="unbind")),
+    Scenario("edges/transposed", "A1 A8 B7", PLAIN, _small(heads=8, kv_heads=2), inputs=Inputs(strides="transposed")),
+    Scenario("edges/expanded-dout", "A1 B7", PLAIN, _small(), inputs=Inputs(dout="expanded")),
+    Scenario("edges/dout-of-ones", "A1", PLAIN, _small(), inputs=Inputs(dout="ones")),
+    Scenario("edges/packed-unbind", "A1 A3 A4 B3 B7", POISONED, _small(), inputs=Inputs("unbind", "expanded")),
+    *(Scenario(f"edges/grads-{grads}", "A1 B8", PLAIN, _small(tokens=96), inputs=Inputs(grads=grads))
+      for grads in ("q", "k", "v", "kv")),
+    Scenario("edges/grads-none", "A1 B8", PLAIN, _small(tokens=96), inputs=Inputs(grads="")),
+    Scenario("edges/huge-padding", "A1 A4 B3 B5", TAIL, _small(), inputs=Inputs(poison="huge")),
+    Scenario("edges/huge-packed", "A1 A3 A4 B3 B5", POISONED, _small(), inputs=Inputs(poison="huge")),
+    Scenario("edges/huge-dead-keys", "A1 A6 B5", DEAD_KEYS, _small(), inputs=Inputs(poison="huge")),
+    Scenario("edges/nan-padding", "A1 A4 B3 B5", TAIL, _small(), inputs=Inputs(poison="nan")),
+    Scenario("edges/nan-packed", "A1 A3 A4 B3 B5", POISONED, _small(), inputs=Inputs(poison="nan")),
+    Scenario("edges/nan-dead-keys", "A1 A6 B5", DEAD_KEYS, _small(), inputs=Inputs(poison="nan")),
+)
+
+IMAGES = ((0, 30), (1, 70), (0, 25), (2, 40), (1, 15), (0, 60))
+PACKED = Documents((((1, 75), (2, 90), (0, 15), (1, 60)),))
+HOLES = Padding((((0, 9), (95, 110)),))
+ROUTED = Regions.even(240, 16, Router(11, top_k=4, share=8))
+WINDOW, VISION = Window(48), Vision((IMAGES,))
+
+
+def _mixed(*rules) -> Mask:
+    return Mask((CAUSAL, *rules))
+
+
+def _mixed_shape(heads: int = 4, kv_heads: int = 2, head_dim: int = 32, **more) -> Shape:
+    return Shape(tokens=240, heads=heads, kv_heads=kv_heads, head_dim=head_dim, **more)
+
+
+def _on_shards(place: Place) -> Mask:
+    """A window of a shard and a half over documents of a shard and one, images across every edge."""
+    shard = place.shard
+    document = shard + 1
+    lengths = [document] * (place.tokens // document)
+    image = max(1, shard // 2)
+    types = ((0, shard - image // 2), (1, image), (0, place.tokens - shard + image // 2 - image))
+    rest = place.tokens - sum(lengths)
+    if place.world == 1:
+        types = ((0, image), (1, place.tokens - image))
+    return _mixed(Documents.packed(lengths + [rest] * (rest > 0)), Vision((types,)), Window(max(1, shard // 2 + 1)))
+
+
+MIXED = (
+    Scenario("mixed/window-packed-padded", "A1 A2 A3 A4 A7 B3", _mixed(WINDOW, PACKED, HOLES), _mixed_shape()),
+    Scenario("mixed/window-packed-images", "A1 A2 A3 A4 A5 A7 B3", _mixed(WINDOW, PACKED, VISION), _mixed_shape(8, 2, 64)),
+    Scenario("mixed/images-padded", "A1 A3 A4 A5 A7 B3", _mixed(VISION, PACKED, HOLES), _mixed_shape(4, 1, 24)),
+    Scenario("mixed/bounded", "A1 A2 A3 A4 A5 A7 B3",
+             _mixed(WINDOW, PACKED, HOLES, Vision((IMAGES,), variant="bounded")), _mixed_shape(4, 4, 80)),
+    Scenario("mixed/csa-images", "A1 A3 A4 A5 A6 A7 B3", _mixed(ROUTED, VISION, PACKED), _mixed_shape(4, 4, 128)),
+    Scenario("mixed/csa-window-padded", "A1 A2 A4 A6 A7 B3", _mixed(ROUTED, Window(90), HOLES), _mixed_shape(8, 2, 128)),
+    Scenario("mixed/everything", "A1 A2 A3 A4 A5 A6 A7 B3", _mixed(WINDOW, PACKED, HOLES, VISION, ROUTED), _mixed_shape()),
+    Scenario("mixed/everything-full", "A2 A3 A4 A5 A6 A7 B3", Mask((WINDOW, PACKED, HOLES, VISION, ROUTED)),
+             _mixed_shape(4, 1, 64)),
+    Scenario("mixed/on-shards", "A1 A2 A3 A5 A7", _on_shards, Shape(tokens=240), worlds=(1, 2, 3, 4, 8)),
+    Scenario("mixed/compacted-runs", "A1 A2 A3 A4 A7 B3",
+             _mixed(Window(30, variant="compacted"), Documents(PACKED.ids, variant="runs"), HOLES), _mixed_shape(4, 1, 80)),
+    Scenario("mixed/two-rows", "A1 A2 A3 A4 A5 A7 B3",
+             _mixed(WINDOW, Documents((PACKED.ids[0], ((4, 240),))), Padding((((200, 240),), ((0, 30),))),
+                    Vision((IMAGES, ((0, 100), (1, 140))))), _mixed_shape(batch=2)),
+)
+
+CASES = (*SIZES, *HEADS, *NUMBERS, *MIXED)
