@@ -1,0 +1,34 @@
+"""The console script: `ringcheck --cases packed` runs, `ringcheck build` makes a page, `ringcheck serve` answers pytest."""
+
+import os
+import sys
+
+from ringcheck import ROOT, __version__, own
+
+COMMANDS = {"build": "reports.build", "summary": "reports.summary", "serve": "harness.serve"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit codes of harness.run: 0 passed, 1 a failure, 2 bad usage or nothing ran, 3 an error."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words == ["--version"]:
+        print(f"ringcheck {__version__}")
+        return 0
+    order_paths()
+    command, rest = (words[0], words[1:]) if words and words[0] in COMMANDS else ("run", words)
+    try:
+        module = own(COMMANDS.get(command, "harness.run"))
+    except ImportError as error:
+        print(f"ringcheck: {error}", file=sys.stderr)
+        return 2
+    return module.main(rest)
+
+
+def order_paths() -> None:
+    """Puts the working directory last on the path: `--impl my_module:ring` is found, a user's `cases` hides nothing of ours."""
+    here = os.getcwd()
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path or here) != os.path.realpath(here)]
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    if here not in sys.path:
+        sys.path.append(here)

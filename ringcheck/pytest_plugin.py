@@ -1,0 +1,194 @@
+"""Collects the catalogue as pytest items against an implementation. Imports nothing of the suite, only its server's words."""
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from ringcheck.client import Server, ServerError
+
+INI = {
+    "ringcheck": ("implementation under test, package.module:name; naming one collects the catalogue", ""),
+    "ringcheck_cases": ("names or patterns of cases, separated by blanks (default: the whole catalogue)", ""),
+    "ringcheck_worlds": ("numbers of ranks, separated by commas or blanks", "1,2,3,4"),
+    "ringcheck_timeout": ("seconds that one case may take", "60"),
+    "ringcheck_expected_failures": ("file of expected failures: a case pattern and a reason a line", ""),
+}
+SERVER = pytest.StashKey[Server]()
+HEADER = pytest.StashKey[str]()
+
+
+class CaseFailed(Exception):
+    """The verdict FAIL; the text is the diagnosis."""
+
+
+class CaseError(Exception):
+    """The verdict ERROR: a rank crashed, hung or was lost."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("ringcheck", "conformance of ring attention")
+    group.addoption("--impl", metavar="SPEC", help=f"collect the catalogue against this {INI['ringcheck'][0]}")
+    group.addoption("--cases", action="append", metavar="NAMES", help=f"collect these cases: {INI['ringcheck_cases'][0]}")
+    group.addoption("--worlds", metavar="N,N", help=INI["ringcheck_worlds"][0])
+    group.addoption("--ringcheck-timeout", metavar="S", help=INI["ringcheck_timeout"][0])
+    group.addoption("--expected-failures", metavar="FILE", help=INI["ringcheck_expected_failures"][0])
+    for name, (text, default) in INI.items():
+        parser.addini(name, text, default=default)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "ringcheck: a case of the catalogue; further markers: rule (documents), "
+                            "requirement (A3), world (world3), layout (zigzag), dtype (bf16), level (strict)")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not wanted(config):
+        return None
+    try:
+        hello = server(config).hello()
+    except ServerError as error:
+        raise pytest.UsageError(str(error)) from error
+    return (f"ringcheck: {implementation(config)} under test, worlds {' '.join(map(str, worlds(config)))}, "
+            f"cases {' '.join(cases(config)) or 'all'}, torch {hello.get('torch', 'unknown')}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not wanted(config):
+        return
+    try:
+        found = server(config).list(cases=cases(config), worlds=worlds(config), dtypes=[])
+    except ServerError as error:
+        raise pytest.UsageError(str(error)) from error
+    catalogue = Catalogue.from_parent(session, name="ringcheck", nodeid="ringcheck", path=config.rootpath / "ringcheck")
+    own = [CaseItem.from_parent(catalogue, name=case["id"], case=case) for case in found]
+    expect(config, own)
+    items.extend(own)
+    session.testscollected = len(items)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SERVER in config.stash:
+        config.stash[SERVER].stop()
+
+
+class Catalogue(pytest.Collector):
+    """The parent of all case items."""
+
+    def collect(self):
+        return []
+
+
+class CaseItem(pytest.Item):
+    """One case. It runs in `setup`, so that a crash or a hang is an error and a wrong result a failure."""
+
+    def __init__(self, *, case: dict, **keywords):
+        super().__init__(**keywords)
+        self.case = case
+        names = ["ringcheck", f"world{case['world']}", case.get("layout"), case["dtype"], case.get("level", "required")]
+        for name in [*names, *case["rules"], *case["requirements"]]:
+            if name:
+                self.config.addinivalue_line("markers", f"{name}: ringcheck")
+                self.add_marker(name)
+
+    def setup(self) -> None:
+        try:
+            record = server(self.config).run(self.name, implementation(self.config), float(setting(self.config, "ringcheck_timeout")))
+        except ServerError as error:
+            raise CaseError(str(error)) from error
+        if record["verdict"] == "SKIP":
+            pytest.skip(record.get("reason") or "no reason given")
+        if record["verdict"] == "ERROR":
+            raise CaseError(text(record))
+        self.record = record
+
+    def runtest(self) -> None:
+        if self.record["verdict"] != "PASS":
+            raise CaseFailed(text(self.record))
+
+    def repr_failure(self, excinfo, style=None):
+        if isinstance(excinfo.value, (CaseFailed, CaseError)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self):
+        return self.path, None, self.name
+
+
+def text(record: dict) -> str:
+    """Diagnosis of a trial as indented lines, as in the table of a run."""
+    found = record.get("diagnosis") or {}
+    headline = found.get("headline") or record.get("reason") or ""
+    lines = [f"{record['verdict']} {record['case']['id']}  {headline}"]
+    lines += [f"  {name:<12} {found[name]}" for name in ("requirement", "expected", "actual", "place", "again") if found.get(name)]
+    reason = record.get("reason")
+    return "\n".join(lines + ([reason] if reason and reason != headline else []))
+
+
+def wanted(config: pytest.Config) -> bool:
+    """Whether the catalogue belongs to this session: asked for by option, or configured and no path was given."""
+    if config.getoption("--impl") or config.getoption("--cases"):
+        return True
+    return bool(config.getini("ringcheck")) and config.args_source != pytest.Config.ArgsSource.ARGS
+
+
+def server(config: pytest.Config) -> Server:
+    if SERVER not in config.stash:
+        config.stash[SERVER] = Server(config.rootpath)
+    return config.stash[SERVER]
+
+
+def setting(config: pytest.Config, ini: str) -> str:
+    """An option of the command line, else its ini key."""
+    option = {"ringcheck": "--impl", "ringcheck_cases": "--cases", "ringcheck_worlds": "--worlds",
+              "ringcheck_timeout": "--ringcheck-timeout", "ringcheck_expected_failures": "--expected-failures"}[ini]
+    given = config.getoption(option)
+    return config.getini(ini) if given is None else " ".join(given) if isinstance(given, list) else given
+
+
+def implementation(config: pytest.Config) -> str:
+    return setting(config, "ringcheck") or "ring"
+
+
+def cases(config: pytest.Config) -> list[str]:
+    return setting(config, "ringcheck_cases").replace(",", " ").split()
+
+
+def worlds(config: pytest.Config) -> list[int]:
+    given = setting(config, "ringcheck_worlds")
+    try:
+        return [int(word) for word in given.replace(",", " ").split()]
+    except ValueError:
+        raise pytest.UsageError(f"--worlds takes numbers such as 1,2,3, got {given!r}") from None
+
+
+def expect(config: pytest.Config, items: list[CaseItem]) -> None:
+    """Marks the cases of the expected-failures file; a listed case that passes is a failure (strict)."""
+    name = setting(config, "ringcheck_expected_failures")
+    if not name:
+        return
+    path = (config.invocation_params.dir if config.getoption("--expected-failures") else config.rootpath) / name
+    whole = not config.getoption("--cases") and not config.getoption("--worlds")
+    for number, pattern, reason in expected_failures(path):
+        hit = [item for item in items if fnmatchcase(item.name, pattern)]
+        for item in hit:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+        if whole and not hit:
+            raise pytest.UsageError(f"{path}:{number}: pattern {pattern!r} matches no case")
+
+
+def expected_failures(path: Path) -> list[tuple[int, str, str]]:
+    """Line number, pattern and reason of each line that is not blank or a comment."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise pytest.UsageError(f"expected failures {path} cannot be read: {error.strerror}") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        pattern, _, reason = line.strip().partition(" ")
+        if pattern and not pattern.startswith("#"):
+            if not reason.strip():
+                raise pytest.UsageError(f"{path}:{number}: {pattern!r} has no reason behind it")
+            found.append((number, pattern, reason.strip()))
+    return found

@@ -1,0 +1,93 @@
+"""The pytest plugin in an adopter's repository, against a stand-in server."""
+
+import sys
+import time
+
+import pytest
+
+from ringcheck.client import Server, ServerError
+from ringcheck.pytest_plugin import expected_failures
+
+
+@pytest.fixture
+def repository(adopter):
+    adopter.fake()
+    return adopter
+
+
+def test_one_line_of_configuration_collects_the_catalogue_beside_own_tests(repository):
+    ran = repository.pytest("--ringcheck-timeout", "5", "-rs")
+    assert "ringcheck: my_module:ring under test, worlds 1 2 3 4, cases all, torch 9.9" in ran.stdout
+    assert "4 failed, 5 passed, 4 skipped, 4 errors" in ran.stdout
+    assert ran.returncode == 1
+
+
+def test_verdicts_are_told_without_a_traceback_of_the_plugin(repository):
+    out = repository.pytest("-rs", "-k", "w2-fp64").stdout
+    assert "FAIL packed/wrong-zigzag-w2-fp64  dk at the wrong rank\n  requirement  B4: gradients" in out
+    assert "ERROR packed/crashed-zigzag-w2-fp64  rank 1 hangs" in out and "[rank 1] recv at ring.py:12" in out
+    assert "value head_dim is not supported" in out
+    assert "raise CaseFailed" not in out and "raise CaseError" not in out
+    assert "1 failed, 1 passed, 1 skipped, 13 deselected, 1 error" in out
+
+
+def test_without_configuration_nothing_is_collected(repository):
+    repository.write("pytest.ini", "[pytest]\n")
+    ran = repository.pytest()
+    assert "1 passed" in ran.stdout and "ringcheck" not in ran.stdout
+
+
+def test_a_path_on_the_command_line_leaves_the_catalogue_out(repository):
+    assert "1 passed" in repository.pytest("test_own.py").stdout
+
+
+def test_options_select_and_markers_filter_under_strict_markers(repository):
+    out = repository.pytest("--strict-markers", "--impl", "other:ring", "--cases", "packed/even", "--worlds", "2",
+                            "-m", "A3 and documents and world2 and bf16 and zigzag", "-v").stdout
+    assert "ringcheck::packed/even-zigzag-w2-bf16 PASSED" in out
+    assert "other:ring under test, worlds 2, cases packed/even" in out and "1 passed, 2 deselected" in out
+
+
+def test_expected_failures_excuse_fail_and_error_and_are_strict(repository):
+    repository.write("known.txt", "# a comment\npacked/wrong-*  head map\npacked/crashed-*  known hang\npacked/even-*-w1-*  fixed long ago\n")
+    out = repository.pytest("--expected-failures", "known.txt").stdout
+    assert "2 failed, 3 passed, 4 skipped, 8 xfailed" in out
+    assert "[XPASS(strict)] fixed long ago" in out
+
+
+@pytest.mark.parametrize("text, message", [
+    ("packed/nothing-*  typo\n", "known.txt:1: pattern 'packed/nothing-*' matches no case"),
+    ("\npacked/even-*\n", "known.txt:2: 'packed/even-*' has no reason behind it"),
+])
+def test_a_useless_line_of_expected_failures_is_an_error(repository, text, message):
+    repository.write("known.txt", text)
+    ran = repository.pytest("--expected-failures", "known.txt")
+    assert message in ran.stdout + ran.stderr and ran.returncode == 4
+
+
+def test_an_unknown_case_is_one_clear_line(repository):
+    ran = repository.pytest("--cases", "nonsense")
+    assert "no case matches 'nonsense'" in ran.stderr + ran.stdout and ran.returncode == 4
+
+
+def test_the_server_is_started_again_after_it_died(repository):
+    out = repository.pytest("--impl", "deadly", "--cases", "packed/even", "--worlds", "1").stdout
+    assert "the server ended during 'run'" in out and "last words" in out
+    assert "2 passed, 1 error" in out
+
+
+def test_a_silent_server_is_ended_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("ringcheck.client.GRACE_S", 0.5)
+    from ringcheck.client import ROOT
+
+    silent = Server(tmp_path, [sys.executable, str(ROOT / "tests" / "ringcheck" / "fake_server.py")])
+    first = silent.list(cases=["packed/even"], worlds=[1])[0]["id"]
+    start = time.monotonic()
+    with pytest.raises(ServerError, match="no answer to 'run' within 1 s"):
+        silent.run(first, "silent", 0.5)
+    assert time.monotonic() - start < 5 and silent._process is None
+
+
+def test_a_missing_file_of_expected_failures_is_named(tmp_path):
+    with pytest.raises(pytest.UsageError, match="known.txt cannot be read: No such file"):
+        expected_failures(tmp_path / "known.txt")
