@@ -18,14 +18,6 @@ SERVER = pytest.StashKey[Server]()
 HEADER = pytest.StashKey[str]()
 
 
-class CaseFailed(Exception):
-    """The verdict FAIL; the text is the diagnosis."""
-
-
-class CaseError(Exception):
-    """The verdict ERROR: a rank crashed, hung or was lost."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ringcheck", "conformance of ring attention")
     group.addoption("--impl", metavar="SPEC", help=f"collect the catalogue against this {INI['ringcheck'][0]}")
@@ -65,7 +57,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     own = [CaseItem.from_parent(catalogue, name=case["id"], case=case) for case in found]
     expect(config, own)
     items.extend(own)
-    session.testscollected = len(items)
+    config.hook.pytest_collectreport(report=pytest.CollectReport(catalogue.nodeid, "passed", None, own))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -96,21 +88,16 @@ class CaseItem(pytest.Item):
         try:
             record = server(self.config).run(self.name, implementation(self.config), float(setting(self.config, "ringcheck_timeout")))
         except ServerError as error:
-            raise CaseError(str(error)) from error
+            pytest.fail(str(error), pytrace=False)
         if record["verdict"] == "SKIP":
             pytest.skip(record.get("reason") or "no reason given")
         if record["verdict"] == "ERROR":
-            raise CaseError(text(record))
+            pytest.fail(text(record), pytrace=False)
         self.record = record
 
     def runtest(self) -> None:
         if self.record["verdict"] != "PASS":
-            raise CaseFailed(text(self.record))
-
-    def repr_failure(self, excinfo, style=None):
-        if isinstance(excinfo.value, (CaseFailed, CaseError)):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
+            pytest.fail(text(self.record), pytrace=False)
 
     def reportinfo(self):
         return self.path, None, self.name

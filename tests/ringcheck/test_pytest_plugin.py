@@ -27,7 +27,7 @@ def test_verdicts_are_told_without_a_traceback_of_the_plugin(repository):
     assert "FAIL packed/wrong-zigzag-w2-fp64  dk at the wrong rank\n  requirement  B4: gradients" in out
     assert "ERROR packed/crashed-zigzag-w2-fp64  rank 1 hangs" in out and "[rank 1] recv at ring.py:12" in out
     assert "value head_dim is not supported" in out
-    assert "raise CaseFailed" not in out and "raise CaseError" not in out
+    assert "site-packages" not in out and "def setup" not in out and "collected 17 items / 13 deselected / 4 selected" in out
     assert "1 failed, 1 passed, 1 skipped, 13 deselected, 1 error" in out
 
 
