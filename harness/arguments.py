@@ -1,0 +1,125 @@
+"""The command line: flags -> Settings, or one clear line about what is wrong."""
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from harness.clock import Timing
+
+SIZE = re.compile(r"(\d+)([kKmM]?)$")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run was asked to do; None leaves a choice to the catalogue."""
+
+    cases: tuple[str, ...]
+    implementations: tuple[str, ...]
+    worlds: tuple[int, ...]
+    dtypes: tuple[str, ...] | None
+    layouts: tuple[str, ...] | None
+    device: str
+    tokens: int | None
+    timing: Timing
+    seed: int
+    timeout: float
+    json: Path
+    report: Path | None
+    resume: bool
+    fail_fast: bool
+    in_process: bool
+    listing: str | None
+
+
+def size(text: str) -> int:
+    """"8k" -> 8192."""
+    found = SIZE.match(text)
+    if not found or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512, 8k or 1m")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20}[found[2].lower()]
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A comma list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def counts(text: str) -> tuple[int, ...]:
+    """A comma list of positive numbers."""
+    if not all(part.isdigit() and int(part) for part in names(text)) or not names(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of rank counts such as 2 or 1,2,3,4")
+    return tuple(map(int, names(text)))
+
+
+def seconds(text: str) -> float:
+    """"90" or "1.5", above zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e7:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
+
+
+def natural(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+    return int(text)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All flags with their help."""
+    made = _Parser(prog="ringcheck", description="Conformance and performance of context-parallel attention.", allow_abbrev=False)
+    add = made.add_argument
+    add("--cases", nargs="+", action="extend", metavar="PATTERN",
+        help="groups, cases, ids with wildcards, FILE.jsonl, or a printed case; commas separate (default: default)")
+    add("--impl", type=names, default=("ring",), metavar="NAME", help="ring or package.module:name; commas separate")
+    add("--ranks", type=counts, metavar="N", help="numbers of ranks, such as 2 or 1,2,3,4 (default 2; torchrun's own under torchrun)")
+    add("--dtype", type=names, metavar="NAME", help="fp64, fp32, bf16, fp16; commas separate")
+    add("--layout", type=names, metavar="NAME", help="contiguous, zigzag, striped; commas separate")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--tokens", type=size, metavar="SIZE", help="resizes every case, such as 8k")
+    add("--iters", type=natural, default=3, metavar="N", help="timed iterations; 0 only verifies")
+    add("--warmup", type=natural, default=1, metavar="N")
+    add("--seed", type=natural, default=7, metavar="N")
+    add("--timeout", type=seconds, default=120.0, metavar="S", help="seconds that one trial may take")
+    add("--json", type=Path, metavar="FILE", help="results file, JSON lines (default results/CASES.jsonl)")
+    add("--report", type=Path, metavar="FILE", help="writes a page from the results at the end")
+    add("--resume", action="store_true", help="keeps the results file and leaves out what it already holds")
+    add("--fail-fast", action="store_true", help="ends at the first failure or error")
+    add("--in-process", action="store_true", help="ranks are threads of one process")
+    add("--list", action="store_true", help="prints the chosen cases and runs nothing")
+    add("--by-requirement", action="store_true", help="with --list: SPEC ids by world")
+    add("--pairs", action="store_true", help="with --list: which pairs of values occur")
+    return made
+
+
+def parse(argv: list[str]) -> Settings:
+    """Settings from arguments. Raises ValueError with one line."""
+    given = parser().parse_args(argv)
+    cases = tuple(given.cases or ("default",))
+    if (given.by_requirement or given.pairs) and not given.list:
+        raise ValueError("--by-requirement and --pairs go with --list")
+    if not given.impl:
+        raise ValueError("--impl names no implementation")
+    if given.in_process and given.device != "cpu":
+        raise ValueError("--in-process runs on cpu only")
+    listing = "by-requirement" if given.by_requirement else "pairs" if given.pairs else "cases" if given.list else None
+    return Settings(cases, given.impl, given.ranks or (), given.dtype, given.layout, given.device, given.tokens,
+                    Timing(given.warmup, given.iters), given.seed, given.timeout, given.json or _results(cases, given.impl),
+                    given.report, given.resume, given.fail_fast, given.in_process, listing)
+
+
+def _results(cases: tuple[str, ...], implementations: tuple[str, ...]) -> Path:
+    """results/packed.jsonl, with the implementation's name unless it is the ring alone."""
+    parts = [*cases, *(implementations if implementations != ("ring",) else ())]
+    name = "-".join(re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") or "all" for part in parts)
+    return Path("results") / f"{name[:80]}.jsonl"

@@ -1,0 +1,132 @@
+"""Three ways to have ranks behind one method: a supervised pool a world, threads of this process, torchrun."""
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch.distributed as dist
+
+from cases.case import Case
+from harness import stacks
+from harness.clock import Timing
+from harness.compare import Verdict
+from harness.entries import About
+from harness.implementation import load
+from harness.pool import Pool
+from harness.ranks import BACKENDS, ProcessRanks, blame, run_threads, threads_per_rank
+from harness.trial import run_trial
+from harness.watchdog import Watchdog
+from harness.worker import COLLECTIVE_LIMIT, Prefixed, implementation
+
+
+class Runner(Protocol):
+    """Runs trials for the command line. `leads` is true where records are kept: everywhere but on ranks above 0."""
+
+    leads: bool
+    backend: str
+    threads: int
+
+    def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any] | None: ...
+
+    def share(self, value: Any) -> Any: ...
+
+    def places(self) -> list[str]: ...
+
+    def close(self) -> None: ...
+
+
+class Pools:
+    """`--ranks N`: one living pool a world, started when first needed."""
+
+    leads = True
+
+    def __init__(self, device: str = "cpu"):
+        self.device, self.backend = device, BACKENDS[device]
+        self.threads = 0
+        self._pools: dict[int, Pool] = {}
+
+    def pool(self, world: int) -> Pool:
+        if world not in self._pools:
+            self._pools[world] = Pool(world, self.device)
+            self.threads = threads_per_rank(world)
+        return self._pools[world]
+
+    def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any]:
+        return self.pool(case.world).run(case, spec, timing, limit)
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def places(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+
+class Threads:
+    """`--in-process`: ranks are threads, for implementations that declare `in_process`."""
+
+    leads, backend, threads = True, "threads", 1
+
+    def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any]:
+        started, made = time.perf_counter(), implementation(spec)
+        about = About(case, made, spec, "cpu")
+        if not made.in_process:
+            return about.entry(Verdict("SKIP", f"{made.name} does not run as threads of one process"), started)
+        outcome = run_threads(case.world, lambda ranks: run_trial(case, made, ranks, timing, spec), limit)
+        if not outcome.raised and not outcome.stuck:
+            return outcome.results[0]
+        told = [f"rank {rank} raised {stacks.raised(error)}" for rank, error in blame(outcome.raised).items()]
+        told = told or [f"no answer within {limit:g} s"]
+        told += [f"rank {rank} {stacks.last_call(stacks.of_thread(ident))}" for rank, ident in outcome.stuck.items()]
+        return about.entry(Verdict("ERROR", "; ".join(told)), started)
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def places(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class Torchrun:
+    """One process a rank, started by torchrun; `keep` is called on rank 0 with the record of a lost trial, before
+    every rank leaves with code 3."""
+
+    def __init__(self, device: str, keep: Callable[[dict[str, Any]], None]):
+        import sys
+
+        store, rank, world = next(dist.rendezvous("env://"))
+        self.device, self.backend, self.leads = device, BACKENDS[device], rank == 0
+        self.threads = threads_per_rank(int(os.environ.get("LOCAL_WORLD_SIZE", world)))
+        sys.stderr = Prefixed(sys.__stderr__, f"[rank {rank}] ")
+        sys.stdout = sys.__stdout__ if rank == 0 else sys.stderr
+        self.ranks = ProcessRanks(store, rank, world, device, COLLECTIVE_LIMIT)
+        self._keep, self._now = keep, None
+        self._watchdog = Watchdog(dist.PrefixStore("ringcheck", store.clone()), rank, world, self._lost)
+
+    def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any] | None:
+        self._now = About(case, load(spec), spec, self.device), time.perf_counter()
+        with self._watchdog.over(limit):
+            return run_trial(case, implementation(spec), self.ranks, timing, spec)
+
+    def share(self, value: Any) -> Any:
+        """Rank 0's value on every rank."""
+        return self.ranks.all_gather(value)[0]
+
+    def places(self) -> list[str]:
+        return self.ranks.all_gather(f"{platform.node()} pid {os.getpid()} {self.ranks.device}")
+
+    def close(self) -> None:
+        self.ranks.close()
+
+    def _lost(self, reason: str) -> None:
+        about, started = self._now
+        self._keep(about.entry(Verdict("ERROR", reason), started))
