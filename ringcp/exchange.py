@@ -1,4 +1,4 @@
-"""Exchange: moves tensors between the ranks of one group; torch.distributed and in-process forms behind one interface."""
+"""Exchange: moves tensors between the ranks of a group; torch.distributed and in-process forms, one interface."""
 
 import itertools
 import queue
@@ -34,7 +34,7 @@ class Exchange(Protocol):
 
     `start` posts every transfer at once and returns without waiting; the callable it gives waits and returns what
     arrived, in the order of `receives`. Both ends derive shapes from the plan, so no sizes are sent. Messages of one
-    channel between two ranks arrive in the order in which both sides start them; channels know no order among each other.
+    channel between two ranks arrive in the order in which both sides start them; channels have no common order.
     """
 
     rank: int
@@ -85,7 +85,8 @@ class Distributed:
     def start(self, sends: list[Send], receives: list[Receive], channel: int = KEYS) -> Callable[[], list[Tensor]]:
         self.traffic.count(sends)
         arrived = [torch.empty(item.shape, dtype=item.dtype, device=item.device) for item in receives]
-        operations = [self._operation(dist.irecv, buffer, item.peer, channel) for buffer, item in zip(arrived, receives)]
+        operations = [self._operation(dist.irecv, buffer, item.peer, channel)
+                      for buffer, item in zip(arrived, receives, strict=True)]
         operations += [self._operation(dist.isend, item.tensor, item.peer, channel) for item in sends]
         handles = dist.batch_isend_irecv(operations) if operations else []
 
@@ -162,7 +163,7 @@ def exchange_for(group: Any = None) -> Exchange:
         return group
     if hasattr(group, "get_group"):
         if group.ndim != 1:
-            raise ValueError(f"group is a mesh of {group.ndim} dimensions; pass the one that shards the sequence, mesh['cp']")
+            raise ValueError(f"group is a mesh of {group.ndim} dimensions; pass the one that shards tokens: mesh['cp']")
         group = group.get_group()
     exchange = Distributed(group)
     return exchange if exchange.size > 1 else Alone()

@@ -27,7 +27,8 @@ def gather_mask(layout: Layout, *, group: Any = None, **fields: Any) -> Mask:
 def _gathered(name: str, shard: Tensor, layout: Layout, exchange) -> Tensor:
     dim, lengths = SHARDED[name], [part.shape[-1] for part in layout.positions]
     if shard.shape[dim] != lengths[exchange.rank]:
-        raise ValueError(f"{name} holds {shard.shape[dim]} tokens, the layout gives rank {exchange.rank} {lengths[exchange.rank]}")
+        want = lengths[exchange.rank]
+        raise ValueError(f"{name} holds {shard.shape[dim]} tokens, the layout gives rank {exchange.rank} {want}")
     peers = [peer for peer in range(exchange.size) if peer != exchange.rank]
     shapes = {peer: (*shard.shape[:dim], lengths[peer], *shard.shape[dim + 1:]) for peer in peers}
     sends = [Send(peer, shard.contiguous()) for peer in peers if shard.numel()]

@@ -87,7 +87,11 @@ def striped(tokens: int, world: int) -> list[Tensor]:
     return [torch.arange(tokens)[rank::world] for rank in range(world)]
 
 
-LAYOUTS: dict[str, Callable[[int, int], list[Tensor]]] = {"contiguous": contiguous, "zigzag": zigzag, "striped": striped}
+LAYOUTS: dict[str, Callable[[int, int], list[Tensor]]] = {
+    "contiguous": contiguous,
+    "zigzag": zigzag,
+    "striped": striped,
+}
 
 
 def _stretches(tokens: int, count: int) -> list[Tensor]:

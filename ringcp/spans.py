@@ -95,7 +95,8 @@ def _documents(mask: Mask) -> Tensor:
         edge = torch.ones_like(ids, dtype=torch.bool)
         edge[:, 1:] = ids.diff(dim=-1) != 0
         ids = edge.cumsum(-1)
-    return torch.stack([torch.where(pad, 0, row.unique(return_inverse=True)[1] + 1) for row, pad in zip(ids, mask.padded)])
+    numbered = [row.unique(return_inverse=True)[1] + 1 for row in ids]
+    return torch.stack(numbered).masked_fill(mask.padded, 0)
 
 
 def _stretches(mask: Mask) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Work: which local queries attend which keys of one hop, in the coordinates of that hop. All that a kernel knows of a mask."""
+"""Work: which local queries attend which keys of one hop, in the hop's coordinates; all a kernel knows of a mask."""
 
 from dataclasses import dataclass
 from functools import cached_property
