@@ -3,6 +3,7 @@
 import itertools
 import queue
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -114,12 +115,11 @@ def _channel_groups(group: Any) -> tuple[Any, Any]:
 class Mailbox:
     """What the ranks of an in-process group share: one queue a pair of ranks and channel.
 
-    `timeout` seconds bound every wait, so that a rank that died ends the others with a clear error.
+    `timeout` seconds bound every wait, and setting `stop` ends them all: a rank that died must not hold the others.
     """
 
-    def __init__(self, size: int, timeout: float = 60.0):
-        self.size, self.timeout = size, timeout
-        self.broken = threading.Event()
+    def __init__(self, size: int, timeout: float = 60.0, stop: threading.Event | None = None):
+        self.size, self.timeout, self.stop = size, timeout, stop or threading.Event()
         pairs = itertools.product(range(size), range(size), (KEYS, GRADS))
         self._queues = {pair: queue.SimpleQueue() for pair in pairs}
 
@@ -127,10 +127,14 @@ class Mailbox:
         self._queues[source, target, channel].put(tensor)
 
     def take(self, source: int, target: int, channel: int) -> Tensor:
-        try:
-            return self._queues[source, target, channel].get(timeout=self.timeout)
-        except queue.Empty:
-            raise TimeoutError(f"rank {target} waited {self.timeout} s for a message of rank {source}") from None
+        waiting, end = self._queues[source, target, channel], time.monotonic() + self.timeout
+        while time.monotonic() < end and not self.stop.is_set():
+            try:
+                return waiting.get(timeout=min(0.05, self.timeout))
+            except queue.Empty:
+                continue
+        why = "gave up" if self.stop.is_set() else f"waited {self.timeout} s"
+        raise TimeoutError(f"rank {target} {why} for a message of rank {source}")
 
 
 class InProcess:

@@ -68,5 +68,5 @@ def _exchange(group: Group):
         return ringcp.exchange.Alone()
     if group.process_group is not None:
         return ringcp.exchange_for(group.process_group)
-    mailbox = group.shared.setdefault("ring", ringcp.Mailbox(group.size))
+    mailbox = group.shared.setdefault("ring", ringcp.Mailbox(group.size, stop=group.shared.get("stop")))
     return ringcp.exchange.InProcess(group.rank, mailbox)
