@@ -46,10 +46,13 @@ def select(patterns: str | Iterable[str], worlds: Sequence[int] = WORLDS, layout
     by `generate.replay`. Patterns separate by commas. An id that the expansion leaves out is found all the same.
     Raises ValueError when a pattern chooses nothing, with the nearest names.
     """
-    settings = dict(worlds=worlds, layouts=layouts, dtypes=dtypes, seed=seed, tokens=tokens)
+    settings = {"worlds": worlds, "layouts": layouts, "dtypes": dtypes, "seed": seed, "tokens": tokens}
     every = scenarios()
     chosen: dict[tuple[str, str], Case] = {}
-    for pattern in split(patterns):
+    given = split(patterns)
+    if not given:
+        raise ValueError("no case pattern is given")
+    for pattern in given:
         found = _matching(pattern, every, settings)
         if not found:
             raise ValueError(_nothing(pattern, every, settings))

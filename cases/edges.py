@@ -25,7 +25,7 @@ def _small(**shape) -> Shape:
 
 
 SIZES = (
-    Scenario("edges/one-token", "A1", PLAIN, Shape(tokens=1)),
+    Scenario("edges/one-token", "", PLAIN, Shape(tokens=1)),
     Scenario("edges/one-token-each", "A1", PLAIN, Shape(tokens=4, heads=4, kv_heads=1)),
     Scenario("edges/prime", "A1", PLAIN, Shape(tokens=251)),
     Scenario("edges/one-more", "", Mask(), Shape(tokens=193, heads=8, kv_heads=2, head_dim=128)),
@@ -82,6 +82,7 @@ IMAGES = ((0, 30), (1, 70), (0, 25), (2, 40), (1, 15), (0, 60))
 PACKED = Documents((((1, 75), (2, 90), (0, 15), (1, 60)),))
 HOLES = Padding((((0, 9), (95, 110)),))
 ROUTED = Regions.even(240, 16, Router(11, top_k=4, share=8))
+WIDELY = Regions.even(240, 16, Router(12, top_k=9, share=8))
 WINDOW, VISION = Window(48), Vision((IMAGES,))
 
 
@@ -115,7 +116,7 @@ MIXED = (
     Scenario("mixed/csa-images", "A1 A3 A4 A5 A6 A7 B3", _mixed(ROUTED, VISION, PACKED), _mixed_shape(4, 4, 128)),
     Scenario("mixed/csa-window-padded", "A1 A2 A4 A6 A7 B3", _mixed(ROUTED, Window(90), HOLES), _mixed_shape(8, 2, 128)),
     Scenario("mixed/everything", "A1 A2 A3 A4 A5 A6 A7 B3", _mixed(WINDOW, PACKED, HOLES, VISION, ROUTED), _mixed_shape()),
-    Scenario("mixed/everything-full", "A2 A3 A4 A5 A6 A7 B3", Mask((WINDOW, PACKED, HOLES, VISION, ROUTED)),
+    Scenario("mixed/everything-full", "A2 A3 A4 A5 A6 A7 B3", Mask((Window(20), PACKED, HOLES, VISION, WIDELY)),
              _mixed_shape(4, 1, 64)),
     Scenario("mixed/on-shards", "A1 A2 A3 A5 A7", _on_shards, Shape(tokens=240), worlds=(1, 2, 3, 4, 8)),
     Scenario("mixed/compacted-runs", "A1 A2 A3 A4 A7 B3",

@@ -1,5 +1,7 @@
 """A mask in n x n cells, exact from key intervals: what a report draws."""
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -18,7 +20,7 @@ def allowed_share(mask: Mask, rows: Rows, cells: int = 48, row: int = 0) -> Tens
     """`[n, n]` float64: the share of allowed pairs in each cell of batch row `row`, averaged over groups."""
     edge = edges(rows.tokens, cells)
     shares = []
-    for first, last in zip(edge.tolist(), edge.tolist()[1:]):
+    for first, last in pairwise(edge.tolist()):
         keys = mask.keys(rows, torch.arange(first, last))
         start, end = keys[min(row, len(keys) - 1)].unbind(-1)
         before = (edge[:, None, None, None].minimum(end) - start).clamp(min=0).sum(-1)
@@ -30,4 +32,4 @@ def owner(layout: list[Tensor], rows: Rows, cells: int = 48, row: int = 0) -> Te
     """`[n]`: the rank that holds most of the query rows of each cell of batch row `row`."""
     held = owners(layout, rows)[row]
     edge = edges(rows.tokens, cells).tolist()
-    return torch.stack([held[first:last].mode().values for first, last in zip(edge, edge[1:])])
+    return torch.stack([held[first:last].mode().values for first, last in pairwise(edge)])

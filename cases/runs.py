@@ -1,6 +1,7 @@
 """Run-length descriptions of whole rows: small, hashable and exact, whatever the number of tokens."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -65,7 +66,7 @@ def stretch(lengths: Iterable[int], tokens: int, to: int) -> list[int]:
     for length in lengths:
         total += length
         ends.append(total * to // tokens)
-    return [end - start for start, end in zip(ends, ends[1:])]
+    return [end - start for start, end in pairwise(ends)]
 
 
 def cut_runs(row: Runs, tokens: int) -> Runs:

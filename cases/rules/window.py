@@ -87,9 +87,9 @@ def _near(extra: int, shards: int = 1, **options):
 
 
 def _compacted(place: Place) -> Mask:
-    shard = place.shard
-    documents = Documents(((((1, 90), (2, 70), (1, 60), (0, 20))),))
-    return Mask((Causal(), documents, Padding((((20, 50), (100, 120)),)), Window(shard // 2 + 1, variant="compacted")))
+    pattern = Mask((Documents((((1, 90), (2, 70), (1, 60), (0, 20)),)), Padding((((20, 50), (100, 120)),))))
+    rules = pattern.stretched(240, place.tokens).rules
+    return Mask((Causal(), *rules, Window(place.shard // 2 + 1, variant="compacted")))
 
 
 CASES = (

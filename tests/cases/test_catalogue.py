@@ -1,0 +1,207 @@
+"""The catalogue: honest requirements, full coverage, and selection by pattern."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from cases import catalogue, coverage, generate, work
+from cases.case import LAYOUTS, WORLDS, Place
+from cases.mask import Mask
+from cases.rules.regions import Regions
+from cases.rules.vision import Vision
+from cases.rules.window import Window
+
+SCENARIOS = catalogue.scenarios()
+DEFAULT = catalogue.select("default")
+EACH = [next(case for case in DEFAULT if case.name == name and case.world == max(WORLDS))
+        for name in dict.fromkeys(case.name for case in DEFAULT)]
+BY_RULE = {"A1": "causal", "A2": "window", "A3": "documents", "A4": "padding", "A5": "vision", "A6": "regions"}
+
+
+def pairs(mask, case):
+    rows = case.rows()
+    i = torch.arange(rows.tokens)
+    return mask.allowed(rows, i, i).expand(rows.batch, rows.groups, -1, -1)
+
+
+def broken(case, requirement):
+    """The allowed pairs of the case when an implementation ignores, or slips in, the rule of a requirement."""
+    name = BY_RULE[requirement]
+    rest = tuple(rule for rule in case.mask.rules if rule.name != name)
+    if requirement in ("A3", "A4"):
+        return _without_ids_or_pads(case, requirement)
+    own = next(rule for rule in case.mask.rules if rule.name == name)
+    if isinstance(own, Window) and own.size >= case.shape.tokens:
+        return pairs(Mask((*rest, replace(own, size=own.size // 2))), case)
+    if isinstance(own, Vision) and own.variant == "none":
+        return pairs(Mask((*rest, replace(own, variant="overlay"))), case)
+    return pairs(Mask(rest), case)
+
+
+def _without_ids_or_pads(case, requirement):
+    rows = case.rows()
+    i = torch.arange(rows.tokens)
+    if requirement == "A4":
+        seen = replace(rows, padding=None, documents=None if rows.documents is None else rows.documents.clamp(min=1))
+        return case.mask.allowed(seen, i, i).expand(rows.batch, rows.groups, -1, -1)
+    mask = Mask(tuple(rule for rule in case.mask.rules if rule.name != "documents"))
+    return mask.allowed(rows, i, i).expand(rows.batch, rows.groups, -1, -1)
+
+
+@pytest.mark.parametrize("case", EACH, ids=lambda case: case.name)
+def test_a_case_names_only_rules_that_show_in_it(case):
+    true = pairs(case.mask, case)
+    for requirement in set(case.requirements) & set(BY_RULE):
+        assert not torch.equal(true, broken(case, requirement)), f"{requirement} does not show in {case.name}"
+    shape, inputs, asked = case.shape, case.inputs, set(case.requirements)
+    assert ("B3" in asked) == bool(work.dead_rows(case.mask, case.rows()).any())
+    assert ("B5" in asked) == (inputs.poison is not None)
+    assert ("B8" in asked) == (inputs.grads != "qkv")
+    assert "A7" not in asked or len(case.mask.rules) > 2
+    assert "A8" not in asked or shape.heads > shape.kv_heads or shape.v_dim != shape.head_dim
+    assert "A9" not in asked or case.scale is not None or shape.head_dim not in (32, 64, 128)
+    assert "B7" not in asked or inputs.strides != "dense" or inputs.dout != "random"
+    if inputs.poison:
+        assert work.dead_keys(case.mask, case.rows()).all(1).any(), "poison has nowhere to stand"
+
+
+def test_every_requirement_has_a_case_at_every_world():
+    table = coverage.by_requirement(DEFAULT)
+    assert list(table) == sorted(coverage.REQUIRED)
+    for requirement, worlds in table.items():
+        assert set(worlds) == set(WORLDS) and all(worlds.values()), requirement
+
+
+def test_no_pair_is_left_out():
+    assert coverage.missing(DEFAULT) == []
+    table = coverage.pairs(DEFAULT)
+    assert set(table) >= {("rule", "world"), ("layout", "dtype"), ("heads", "head_dim")}
+    assert table["rule", "layout"]["regions", "striped"] > 0
+    assert coverage.missing(DEFAULT[:3] + DEFAULT[-3:]) != []
+
+
+def test_what_the_catalogue_must_hold():
+    groups = {case.group for case in DEFAULT}
+    assert groups == {"causal", "packed", "padding", "sliding", "vision", "csa", "mixed", "edges", "real"}
+    assert {24, 64, 80, 128} <= {case.shape.head_dim for case in DEFAULT}
+    assert {"1:1", "4:1", "MQA"} <= {coverage.head_ratio(case.shape) for case in DEFAULT}
+    assert {0.0} < {case.scale for case in DEFAULT if case.scale is not None} and min(
+        case.scale for case in DEFAULT if case.scale is not None) < 0
+    pinned = {str(rule).split("(")[0] for case in DEFAULT for rule in case.mask.rules if rule.variant}
+    assert pinned == {"window.inclusive", "window.symmetric", "window.compacted", "documents.runs",
+                      "vision.overlay", "vision.bounded", "vision.none"}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_windows_stand_on_and_around_the_shard(world):
+    sizes = {case.mask.rules[-1].size for case in DEFAULT if case.group == "sliding" and case.world == world
+             and case.shape.tokens == 256}
+    shard = Place(world, 256).shard
+    assert {1, shard - 1, shard, shard + 1, shard + 2} <= sizes and max(sizes) >= 256
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_images_straddle_shards(world):
+    shard = Place(world, 256).shard
+    straddling = [case for case in DEFAULT if case.world == world and case.name.startswith("vision/straddle")]
+    for case in straddling:
+        types = case.rows().token_types[0]
+        assert types[shard - 1] == types[shard] == 1, case.id
+    assert straddling
+
+
+def test_order_and_ids_are_stable():
+    assert [case.digest for case in DEFAULT] == [case.digest for case in catalogue.select("default")]
+    assert len({case.id for case in DEFAULT}) == len(DEFAULT)
+    part = {case.id for case in catalogue.select("vision/window")}
+    assert part == {case.id for case in DEFAULT if case.name == "vision/window"}
+
+
+def test_default_cases_are_small():
+    assert max(case.shape.tokens * case.shape.batch for case in DEFAULT) <= 768
+    assert 120 <= len(EACH) <= 150
+
+
+def test_each_world_takes_all_layouts_in_fp64_and_one_in_each_other_dtype():
+    at_three = [case for case in DEFAULT if case.name == "packed/straddle" and case.world == 3]
+    assert [case.layout for case in at_three if case.dtype == "fp64"] == list(LAYOUTS)
+    assert [case.dtype for case in at_three if case.dtype != "fp64"] == ["fp32", "bf16"]
+
+
+@pytest.mark.parametrize(("pattern", "ids"), [
+    ("packed/straddle-zigzag-w3-bf16", {"packed/straddle-zigzag-w3-bf16"}),
+    ("packed/straddle-*-w3-fp16", {f"packed/straddle-{layout}-w3-fp16" for layout in LAYOUTS}),
+    ("padding/first-rank-striped-w2-fp64, padding/left-zigzag-w1-fp64",
+     {"padding/first-rank-striped-w2-fp64", "padding/left-zigzag-w1-fp64"}),
+])
+def test_ids_are_found_even_outside_the_expansion(pattern, ids):
+    assert {case.id for case in catalogue.select(pattern)} == ids
+
+
+def test_groups_names_and_wildcards():
+    assert {case.group for case in catalogue.select("packed,csa")} == {"packed", "csa"}
+    assert {case.name for case in catalogue.select("vision/window")} == {"vision/window"}
+    found = catalogue.select("vision/*-bf16")
+    assert {case.dtype for case in found} == {"bf16"} and {case.group for case in found} == {"vision"}
+    assert len(catalogue.select(["packed/even", "packed"])) == len(catalogue.select("packed"))
+
+
+def test_tiers():
+    assert all(case.shape.tokens < 1024 for case in DEFAULT)
+    real = {case.name: case.shape.tokens for case in catalogue.select("real/*")}
+    assert real["real/code-8k"] == 8192 and "real/code-32k" not in real
+    assert {case.shape.tokens for case in catalogue.select("real/code-32k")} == {32768}
+    assert catalogue.select("real/code-32k-zigzag-w2-bf16")[0].shape.tokens == 32768
+
+
+def test_filters():
+    half = catalogue.select("packed/even", worlds=(2,), dtypes=("fp16",))
+    assert [(case.world, case.dtype) for case in half] == [(2, "fp16")]
+    assert [case.layout for case in catalogue.select("packed/even", (4,), ("striped",), ("bf16",))] == ["striped"]
+    assert {case.seed for case in catalogue.select("packed/even", seed=11)} == {11}
+
+
+def test_tokens_stretch_made_cases_and_cut_measured_ones():
+    stretched = catalogue.select("packed/straddle", worlds=(2,), tokens=1024)[0]
+    assert [length for _, length in stretched.mask.rules[1].ids[0]] == [148, 404, 472]
+    assert stretched.note == "resized from 256 to 1024 tokens"
+    cut = catalogue.select("real/code-8k", worlds=(2,), tokens=300)[0]
+    assert [length for _, length in cut.mask.rules[1].ids[0]] == [153, 147]
+    assert cut.note == "leading 300 of 8192 tokens"
+    with pytest.raises(ValueError, match="real/code-8k has 8192 tokens of real input, 9000 were asked for"):
+        catalogue.select("real/code-8k", tokens=9000)
+
+
+@pytest.mark.parametrize("tokens", [5, 64, 1000])
+def test_every_case_can_be_resized(tokens):
+    made = [one for one in SCENARIOS if not one.measured]
+    for case in catalogue.expand(made, worlds=(3,), layouts=("zigzag",), dtypes=("fp64",), tokens=tokens):
+        assert case.rows().padded.shape == (case.shape.batch, tokens), case.id
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: catalogue.select("packed/stradle"), "no case matches 'packed/stradle': nearest are packed/straddle"),
+    (lambda: catalogue.select("packed,%%%"), "no case matches '%%%': groups are causal, csa, edges"),
+    (lambda: catalogue.select("padding/first-rank", worlds=(1,)), "'padding/first-rank' has no case at worlds 1"),
+    (lambda: catalogue.select("packed", dtypes=("fp8",)), "unknown dtype 'fp8': known are fp64"),
+    (lambda: catalogue.select("packed", layouts=("ring",)), "unknown layout 'ring': known are contiguous"),
+    (lambda: catalogue.select(""), "no case pattern is given"),
+])
+def test_a_choice_of_nothing_is_an_error(call, message):
+    with pytest.raises(ValueError, match="^[^\n]*$") as raised:
+        call()
+    assert message in str(raised.value)
+
+
+def test_regions_are_tested_canonical_and_ragged():
+    found = {rule.canonical for case in DEFAULT for rule in case.mask.rules if isinstance(rule, Regions)}
+    assert found == {True, False}
+
+
+@pytest.mark.parametrize("case", EACH, ids=lambda case: case.name)
+def test_a_printed_case_is_the_case(case):
+    line = generate.replay(case)
+    again = generate.from_replay(line)
+    assert again == case and again.digest == case.digest and "'" not in line and "\n" not in line
+    assert catalogue.select(line) == [case]
