@@ -25,10 +25,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def order_paths() -> None:
-    """Puts the working directory last on the path: `--impl my_module:ring` is found, a user's `cases` hides nothing of ours."""
-    here = os.getcwd()
-    sys.path[:] = [path for path in sys.path if os.path.realpath(path or here) != os.path.realpath(here)]
+    """Puts the working directory last on the path: `--impl my_module:ring` is found, a user's `cases` hides nothing of ours.
+
+    Interpreters started from here (the pool's ranks) are told the same through PYTHONPATH and PYTHONSAFEPATH.
+    """
+    here = os.path.realpath(os.getcwd())
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path or here) != here]
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
-    if here not in sys.path:
+    if here != str(ROOT):
         sys.path.append(here)
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    kept = [path for path in given if os.path.realpath(path) not in (here, str(ROOT))]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*checkout(), *kept])
+    os.environ["PYTHONSAFEPATH"] = "1"
+
+
+def checkout() -> list[str]:
+    """The root of this checkout, nothing when the distribution is installed."""
+    return [str(ROOT)] if (ROOT / "pyproject.toml").exists() else []

@@ -1,5 +1,6 @@
 """The console script and the lazy door, from directories that hold folders named as ours."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,14 +34,19 @@ def test_reports_need_no_torch_and_no_other_room():
 def test_the_working_directory_is_searched_last(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), "/elsewhere"])
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:/elsewhere")
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
     cli.order_paths()
+    assert os.environ["PYTHONPATH"] == f"{ROOT}:/elsewhere"
     assert sys.path == [str(ROOT), "/elsewhere", str(tmp_path)]
 
 
 def test_folders_of_a_user_hide_nothing_of_ours(adopter):
     code = ("import sys\nfrom ringcheck import cli\ncli.order_paths()\nimport reports.record, harness\n"
-            "print(reports.record.SCHEMA, harness.__file__)")
-    assert run(adopter.path, code).stdout == f"1 {ROOT / 'harness' / '__init__.py'}\n"
+            "print(reports.record.SCHEMA, harness.__file__, flush=True)\n"
+            "import subprocess; subprocess.run([sys.executable, '-c', 'import harness; print(harness.__file__)'])")
+    ours = ROOT / "harness" / "__init__.py"
+    assert run(adopter.path, code).stdout == f"1 {ours}\n{ours}\n"
 
 
 def test_a_name_that_is_taken_is_one_clear_line(adopter):
