@@ -116,23 +116,27 @@ class Mailbox:
     """What the ranks of an in-process group share: one queue a pair of ranks and channel.
 
     `timeout` seconds bound every wait, and setting `stop` ends them all: a rank that died must not hold the others.
+    `latency` seconds pass between sending and arriving, as on a slow link.
     """
 
-    def __init__(self, size: int, timeout: float = 60.0, stop: threading.Event | None = None):
-        self.size, self.timeout, self.stop = size, timeout, stop or threading.Event()
+    def __init__(self, size: int, timeout: float = 60.0, stop: threading.Event | None = None, latency: float = 0.0):
+        self.size, self.timeout, self.latency = size, timeout, latency
+        self.stop = stop or threading.Event()
         pairs = itertools.product(range(size), range(size), (KEYS, GRADS))
         self._queues = {pair: queue.SimpleQueue() for pair in pairs}
 
     def put(self, source: int, target: int, channel: int, tensor: Tensor) -> None:
-        self._queues[source, target, channel].put(tensor)
+        self._queues[source, target, channel].put((time.monotonic() + self.latency, tensor))
 
     def take(self, source: int, target: int, channel: int) -> Tensor:
         waiting, end = self._queues[source, target, channel], time.monotonic() + self.timeout
         while time.monotonic() < end and not self.stop.is_set():
             try:
-                return waiting.get(timeout=min(0.05, self.timeout))
+                arrival, tensor = waiting.get(timeout=min(0.05, self.timeout))
             except queue.Empty:
                 continue
+            time.sleep(max(0.0, arrival - time.monotonic()))
+            return tensor
         why = "gave up" if self.stop.is_set() else f"waited {self.timeout} s"
         raise TimeoutError(f"rank {target} {why} for a message of rank {source}")
 

@@ -13,7 +13,13 @@ from ringcp.exchange import Alone, Exchange, InProcess, Mailbox
 
 def on_ranks(world: int, work: Callable[[Exchange], object]) -> list:
     """The results of `work(exchange)` by rank; the first exception is raised again."""
-    mailbox, results, errors = Mailbox(world, timeout=20), [None] * world, []
+    return on_mailbox(Mailbox(world, timeout=20), work)
+
+
+def on_mailbox(mailbox: Mailbox, work: Callable[[Exchange], object]) -> list:
+    """The same over a mailbox of one's own."""
+    world = mailbox.size
+    results, errors = [None] * world, []
 
     def run(rank: int) -> None:
         try:
