@@ -29,9 +29,9 @@ class Server:
         self._process: subprocess.Popen | None = None
         self._selection: dict[str, Any] | None = None
 
-    def hello(self) -> dict[str, Any]:
-        """Versions of what runs the cases."""
-        return self._ask({"op": "hello"}, START_S)
+    def hello(self, implementation: str) -> dict[str, Any]:
+        """Versions of what runs the cases; refuses an implementation that cannot be loaded."""
+        return self._ask({"op": "hello", "impl": implementation}, START_S)
 
     def list(self, **selection: Any) -> list[dict[str, Any]]:
         """The cases of a selection (cases, worlds, dtypes, seed)."""

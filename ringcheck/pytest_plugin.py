@@ -38,7 +38,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     if not wanted(config):
         return None
     try:
-        hello = server(config).hello()
+        hello = server(config).hello(implementation(config))
     except ServerError as error:
         raise pytest.UsageError(str(error)) from error
     return (f"ringcheck: {implementation(config)} under test, worlds {' '.join(map(str, worlds(config)))}, "

@@ -13,7 +13,7 @@ VERDICTS = {"even": "PASS", "wrong": "FAIL", "refused": "SKIP", "crashed": "ERRO
 
 def answer(request, listed):
     if request["op"] == "hello":
-        return {"ringcheck": "0.1.0", "torch": "9.9"}
+        return {"error": "unknown implementation"} if request["impl"] == "unknown" else {"ringcheck": "0.1.0", "torch": "9.9"}
     if request["op"] == "list":
         unknown = [name for name in request["cases"] if not any(case["name"].startswith(name) for case in CASES)]
         if unknown:

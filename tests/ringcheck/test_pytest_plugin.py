@@ -65,9 +65,14 @@ def test_a_useless_line_of_expected_failures_is_an_error(repository, text, messa
     assert message in ran.stdout + ran.stderr and ran.returncode == 4
 
 
-def test_an_unknown_case_is_one_clear_line(repository):
-    ran = repository.pytest("--cases", "nonsense")
-    assert "no case matches 'nonsense'" in ran.stderr + ran.stdout and ran.returncode == 4
+@pytest.mark.parametrize("arguments, message", [
+    (["--cases", "nonsense"], "no case matches 'nonsense'"),
+    (["--impl", "unknown"], "unknown implementation"),
+    (["--worlds", "two"], "--worlds takes numbers such as 1,2,3, got 'two'"),
+])
+def test_an_unknown_case_implementation_or_world_is_one_clear_line(repository, arguments, message):
+    ran = repository.pytest(*arguments)
+    assert f"ERROR: {message}" in ran.stderr + ran.stdout and ran.returncode == 4
 
 
 def test_the_server_is_started_again_after_it_died(repository):
