@@ -108,7 +108,8 @@ def _deviation(name: str, found: budget.Deviation | None, problem: Problem, layo
     documents = problem.rows.documents
     document = None if documents is None else int(documents[found.batch, found.token])
     where = Where(found.batch, found.head, found.token, found.dim, owner(layout, found.batch, found.token), document)
-    broken = "B3" if found.exact and name not in ("dk", "dv") else REQUIREMENTS[name]
+    dead = found.exact and not (name == "lse" and math.isfinite(found.expected))
+    broken = "B3" if dead and name not in ("dk", "dv") else REQUIREMENTS[name]
     return Deviation(name, broken, found.ratio, found.error, found.allowance, level, where, found.expected, found.actual)
 
 

@@ -1,13 +1,22 @@
 """The first line of a failure in words: what went wrong, where, and which known mistake explains it."""
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
 
+from cases.work import owners
+from harness import hypotheses
 from harness.attempt import Answer
 from harness.compare import Deviation, Verdict
 from harness.entries import About, requirement
+from harness.hypotheses import Evidence, Guess
 from harness.problem import Problem
+
+LARGEST = 1 << 24
+ENOUGH = 0.5
+INFINITE = -1e3
 
 
 def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Tensor], about: About) -> dict[str, Any] | None:
@@ -16,19 +25,64 @@ def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Te
         return None
     if verdict.breaches:
         return about.breach(verdict)
-    worst = verdict.worst
-    return {"headline": f"{worst.tensor} is off", "requirement": requirement(worst.requirement),
-            "expected": element(worst, worst.expected), "actual": f"{worst.actual:.6g}", "place": place(worst),
-            "again": about.again()}
+    worst, failed = verdict.worst, tuple(deviation.tensor for deviation in verdict.deviations if deviation.failed)
+    guess, share = best(Evidence(problem, answer.tensors, owners(layout, problem.rows), len(layout), failed))
+    headline, broken = plainly(worst, failed, problem), worst.requirement
+    if guess:
+        headline, broken = f"{guess.words} (explains {share * 100:.0f} % of the difference)", guess.requirement
+    elif problem.case.inputs.poison and "padded" in headline:
+        broken = "B5"
+    return {"headline": headline, "requirement": requirement(broken), "expected": element(worst, worst.expected),
+            "actual": f"{worst.actual:.6g}", "place": place(worst), "again": about.again()}
+
+
+def best(evidence: Evidence) -> tuple[Guess | None, float]:
+    """The guess that explains most of every failed tensor, and how much; None below half or for large cases."""
+    shape = evidence.problem.case.shape
+    found: tuple[Guess | None, float] = None, ENOUGH
+    if shape.batch * shape.heads * shape.tokens ** 2 > LARGEST:
+        return found
+    for hypothesis in hypotheses.HYPOTHESES:
+        for guess in hypothesis(evidence):
+            share = min(explained(name, guess, evidence) for name in evidence.failed)
+            if share > found[1] + 1e-6:
+                found = guess, share
+    return found
+
+
+def explained(name: str, guess: Guess, evidence: Evidence) -> float:
+    """1 - |actual - predicted| / |actual - truth|, in 2-norms; 0 for a tensor that the guess leaves alone."""
+    if name not in guess.predicted:
+        return 0.0
+    true = getattr(evidence.problem.truth, name)
+    compared = evidence.actual[name], true, guess.predicted[name]
+    actual, true, predicted = (x.double().nan_to_num(nan=math.nan, neginf=INFINITE) for x in compared)
+    off, left = float((actual - true).norm()), float((actual - predicted).norm())
+    return max(0.0, 1 - left / off) if math.isfinite(off) and off > 0 else 0.0
+
+
+def plainly(worst: Deviation, failed: Iterable[str], problem: Problem) -> str:
+    """What is off, when no guess explains it."""
+    names, size = ", ".join(failed), abs(worst.actual)
+    scale = max(1.0, abs(worst.expected)) if math.isfinite(worst.expected) else 1.0
+    if problem.case.inputs.poison and not size <= 1e6 * scale:
+        return f"{names}: what padded tokens or unseen keys hold reaches the result"
+    if math.isnan(worst.actual):
+        return f"{names}: NaN"
+    if worst.ratio is not None and math.isinf(worst.ratio) and worst.allowance == 0:
+        return f"{names} off, and where SPEC fixes the value exactly"
+    return f"{names} off, up to {worst.ratio:.4g} times the budget"
 
 
 def element(deviation: Deviation, value: float) -> str:
+    """dk[0, 1, 255, 3] = -0.3127"""
     where = deviation.where
     last = "" if where.dim is None else f", {where.dim}"
     return f"{deviation.tensor}[{where.batch}, {where.head}, {where.token}{last}] = {value:.6g}"
 
 
 def place(deviation: Deviation) -> str:
+    """rank 0, document 3, token 255, head 1"""
     where = deviation.where
     document = "" if where.document is None else f"document {where.document}, "
-    return f"rank {where.rank}, {document}token {where.token}, head {where.head}" + (f", row {where.batch}" if where.batch else "")
+    return f"rank {where.rank}, {document}token {where.token}, head {where.head}, row {where.batch}"

@@ -1,11 +1,13 @@
 """Trial records as docs/design.md describes them, made from what a trial knows at its end."""
 
+import shlex
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor
 
+from cases import catalogue, generate
 from cases.case import Case
 from harness import audit
 from harness.compare import Verdict
@@ -29,6 +31,8 @@ class About:
         """The record of a trial that began at perf_counter `started`."""
         if diagnosis is None and verdict.breaches:
             diagnosis = self.breach(verdict)
+        if verdict.name == "ERROR":
+            diagnosis = self.broken(verdict)
         return {
             "case": described(self.case),
             "implementation": self.implemented(),
@@ -53,10 +57,25 @@ class About:
         return {"headline": first.headline, "requirement": requirement(first.requirement), "expected": first.expected,
                 "actual": first.actual, "place": None if first.rank is None else f"rank {first.rank}", "again": self.again()}
 
+    def broken(self, verdict: Verdict) -> dict[str, Any]:
+        """`diagnosis` of a trial that did not come to an answer."""
+        headline = verdict.reason.splitlines()[0]
+        return {"headline": headline, "requirement": requirement("D8"), "expected": "an answer of every rank",
+                "actual": "none", "place": headline.split("; ")[0], "again": self.again()}
+
     def again(self) -> str:
-        """The command that repeats just this case."""
-        case = self.case
-        return f"ringcheck --ranks {case.world} --impl {self.spec} --cases {case.id} --seed {case.seed}"
+        """The command that repeats just this case; what the catalogue does not hold is printed whole."""
+        case, device = self.case, "" if self.device == "cpu" else f" --device {self.device}"
+        named = case.id if _in_catalogue(case) else shlex.quote(generate.replay(case))
+        return f"ringcheck --ranks {case.world} --impl {shlex.quote(self.spec)} --cases {named} --seed {case.seed}{device}"
+
+
+def _in_catalogue(case: Case) -> bool:
+    try:
+        found = catalogue.select(case.id, worlds=(case.world,), seed=case.seed)
+    except ValueError:
+        return False
+    return case.digest in {other.digest for other in found}
 
 
 def described(case: Case) -> dict[str, Any]:

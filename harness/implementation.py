@@ -110,7 +110,7 @@ class Implementation:
         return Session(self, case, group)
 
 
-KNOWN = {"ring": "harness.adapters.ring:Ring"}
+KNOWN = {"ring": "harness.adapters.ring:Ring", "dense": "harness.adapters.dense:Dense"}
 
 
 def load(spec: str) -> Implementation:

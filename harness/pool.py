@@ -20,7 +20,7 @@ from harness.worker import Job, Seat
 
 GRACE = 0.3
 START_LIMIT = 120.0
-PRELOADED = ["torch", "torch.distributed", "harness.worker"]
+PRELOADED = ["torch", "torch.distributed", "torch.fx.experimental.symbolic_shapes", "harness.worker"]
 
 
 class Pool:

@@ -10,12 +10,13 @@ import traceback
 from pathlib import Path
 
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<call>.+)$')
+LONGEST = 160
 FOREIGN = ("/torch/", "/lib/python", "<frozen")
 
 
 def offer(path: str) -> None:
     """In a worker: on SIGUSR1 writes the stack to `path`, even while the interpreter waits in C code."""
-    faulthandler.register(signal.SIGUSR1, file=open(path, "a", buffering=1), all_threads=False)
+    faulthandler.register(signal.SIGUSR1, file=open(path, "a", buffering=1), all_threads=True)
 
 
 def collect(processes: dict[int, tuple[int, str]], wait: float = 0.5) -> dict[int, str]:
@@ -32,7 +33,7 @@ def collect(processes: dict[int, tuple[int, str]], wait: float = 0.5) -> dict[in
     while time.monotonic() < end and not all(Path(path).stat().st_size for _, path in processes.values()):
         time.sleep(0.01)
     time.sleep(0.02)
-    found = {rank: Path(path).read_text() for rank, (_, path) in processes.items()}
+    found = {rank: _main_thread(Path(path).read_text()) for rank, (_, path) in processes.items()}
     return {rank: ("(the process was stopped)\n" if rank in stopped else "") + stack for rank, stack in found.items()}
 
 
@@ -55,8 +56,15 @@ def raised(error: BaseException) -> str:
     """One line about an exception: its type, its first line and the own call that it came from."""
     frames = traceback.extract_tb(error.__traceback__)[::-1]
     stack = "".join(f'  File "{item.filename}", line {item.lineno} in {item.name}\n' for item in frames)
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''} {last_call(stack)}".replace(":  ", ": ")
+    text = " ".join(str(error).split())
+    short = text if len(text) <= LONGEST else text[:LONGEST] + "..."
+    return f"{type(error).__name__}{': ' if short else ''}{short} {last_call(stack)}"
+
+
+def _main_thread(dump: str) -> str:
+    """faulthandler writes the oldest thread last."""
+    parts = re.split(r"^(?:Current thread|Thread) .*\n", dump, flags=re.MULTILINE)
+    return parts[-1]
 
 
 def _state(pid: int) -> str:
