@@ -3,9 +3,13 @@
 fp64             max |x - truth| <= 1e-10 * max(1, max |finite truth|), a tensor at a time
 lower precision  norm(x - truth) <= 3 * (norm(twin - truth) + u * norm(R)), for each tensor, head and block of at most 64
                  consecutive tokens of one document; R is `Truth.terms_*` and u the unit roundoff of the inputs' dtype
-lse              the same with the terms scale * q_d * k_d of every score, weighted as they enter the lse, plus
-                 u(lse's own dtype) * sqrt(1 + lse^2) for its storage: it is peak + log(sum), and either may be near 1
+lse              the same; R^2 = sum_d (scale q_d)^2 (sum_j p_j^2 k_jd^2 + (sum_j p_j k_jd)^2), what rounding of products
+                 and of inputs can do, plus u(lse's own dtype)^2 (1 + lse^2) for storage: it is peak + log(sum)
 exactly          -inf in lse, zeros of dead rows (B3) and of keys that nobody sees (B4)
+
+In fp32 the plain R is too small where one row decides: a correct merge by lse scores 17, and 51 at |score| near 100, in
+documents of a few tokens. exp(score - lse) turns rounding of its argument into an error of the whole row, so in fp32 each
+row's squared terms are multiplied by 1 + lse^2 + (1 + D) * sum_j p_j sum_d (scale q_d k_jd)^2, the D partial sums of a score.
 """
 
 from collections.abc import Mapping
@@ -51,14 +55,16 @@ class Deviation:
 def blocks(batch: int, tokens: int, documents: Tensor | None = None, size: int = BLOCK) -> Tensor:
     """Block of each token: documents `[B, S]` ids or None -> int64 `[B, S]`, counted from 0 in each batch row.
 
-    A block never crosses a change of document id, so interleaved ids make blocks of one token.
+    The tokens of a document are counted in order, wherever they stand: interleaved documents have full blocks too.
     """
-    position = torch.arange(tokens).expand(batch, tokens)
-    opens = position == 0
-    if documents is not None:
-        opens = opens | (documents != documents.roll(1, 1))
-    first = torch.where(opens, position, 0).cummax(1).values
-    return ((position - first) % size == 0).cumsum(1) - 1
+    documents = torch.zeros(batch, tokens, dtype=torch.int64) if documents is None else documents.cpu()
+    document, position = documents.sort(dim=1, stable=True)
+    place = torch.arange(tokens).expand_as(position)
+    opens = torch.ones_like(document, dtype=torch.bool)
+    opens[:, 1:] = document[:, 1:] != document[:, :-1]
+    first = torch.where(opens, place, 0).cummax(1).values
+    number = ((place - first) % size == 0).cumsum(1) - 1
+    return torch.empty_like(number).scatter_(1, position, number)
 
 
 @torch.no_grad()
@@ -134,12 +140,11 @@ def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, bl
     error, allowance = _norms(table.error, block), FACTOR * (twin_error + _norms(rounding * table.judged, block))
     ratio = torch.where(error == 0, 0, error / allowance)
     batch, head, worst = _largest(ratio).tolist()
-    tokens = (block[batch] == worst).nonzero()
-    first, last = int(tokens[0]), int(tokens[-1])
-    inside = _largest(table.error[batch, head, first:last + 1])
-    where = torch.tensor([batch, head, first + int(inside[0]), int(inside[1])])
+    tokens = (block[batch] == worst).nonzero()[:, 0]
+    token, dim = _largest(table.error[batch, head, tokens]).tolist()
+    where = torch.tensor([batch, head, int(tokens[token]), dim])
     picked = (x[batch, head, worst].item() for x in (ratio, error, allowance))
-    return table.deviation(where, (first, last + 1), *picked)
+    return table.deviation(where, (int(tokens[0]), int(tokens[-1]) + 1), *picked)
 
 
 def _broken_exactly(table: _Table, truth: Truth) -> Deviation | None:

@@ -89,7 +89,7 @@ class _Answer:
                   "dk": (batch, groups, dim, tokens), "dv": (batch, groups, v.shape[-1], tokens)}
         if terms:
             shapes |= {f"terms_{name}": shape for name, shape in shapes.items()}
-        self.terms = terms
+        self.terms, self.fp32 = terms, q.dtype == torch.float32
         self.tensors = {name: q.new_zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
         self.tensors["lse"].fill_(-torch.inf)
 
@@ -101,15 +101,15 @@ class _Answer:
         self.tensors[name][..., j] += block
 
     def finish(self, live: Tensor, seen: Tensor) -> Truth:
-        """Takes the roots of the terms, which were summed without each element's own square."""
+        """Takes the roots of the terms; those of keys still lack each element's own square."""
         tensors = self.tensors
         if not all(tensors[name].isfinite().all() for name in ("out", "dq", "dk", "dv")):
             raise ValueError("q, k, v or dout of visible tokens are not finite, or too large for fp64")
-        for name in ("out", "dq", "dk", "dv") if self.terms else ():
-            terms = tensors[f"terms_{name}"]
-            terms.addcmul_(tensors[name], tensors[name]).sqrt_()
-        if self.terms:
-            tensors["terms_lse"].sqrt_()
+        for name in ("dk", "dv") if self.terms else ():
+            tensors[f"terms_{name}"].addcmul_(tensors[name], tensors[name])
+        for name in tensors:
+            if name.startswith("terms_"):
+                tensors[name].sqrt_()
         whole = {name: x.flatten(1, 2) if x.ndim == 5 else x.mT.contiguous() for name, x in tensors.items()}
         whole |= {name: whole[name].squeeze(-1) for name in ("lse", "terms_lse") if name in whole}
         return Truth(live=live, seen=seen, **whole)
@@ -125,23 +125,34 @@ def _block(answer: _Answer, i: slice, j: slice, q: Tensor, dout: Tensor, keys: l
     dweights = dout @ v
     dweights2 = dweights.square().add_(delta.square()) if answer.terms else None
     dscores = dweights.sub_(delta).mul_(weights).mul_(scale)
+    dq = (k @ dscores.mT).mT
     answer.write("out", i, out)
     answer.write("lse", i, lse)
-    answer.write("dq", i, (k @ dscores.mT).mT)
+    answer.write("dq", i, dq)
     answer.add("dk", j, q.mT @ dscores)
     answer.add("dv", j, dout.mT @ weights)
     if answer.terms:
-        _block_terms(answer, i, j, q, dout, keys[2:], weights.square_(), dweights2, scale)
+        squares = [x.square() for x in (q, dout, out, dq)]
+        means2 = (k @ weights.mT).mT.square()
+        _block_terms(answer, i, j, squares, keys[2:], weights, means2, lse, dweights2, scale)
 
 
-def _block_terms(answer: _Answer, i: slice, j: slice, q: Tensor, dout: Tensor, squared_keys: list[Tensor],
-                 weights2: Tensor, dweights2: Tensor, scale: float) -> None:
-    """Sums of squared terms; weights2 is p^2 and dweights2 is dP^2 + delta^2."""
-    k2, v2 = squared_keys
-    q2, dout2 = q.square(), dout.square()
+def _block_terms(answer: _Answer, i: slice, j: slice, query_squares: list[Tensor], key_squares: list[Tensor],
+                 weights: Tensor, means2: Tensor, lse: Tensor, dweights2: Tensor, scale: float) -> None:
+    """Sums of squared terms; means2 is the square of (sum of p k), dweights2 is dP^2 + delta^2.
+
+    In fp32 a score's D partial sums are rounded like its terms, and exp(score - lse) takes over the lse's own rounding.
+    """
+    q2, dout2, out2, dq2 = query_squares
+    k2, v2 = key_squares
+    sums, row = (1 + q2.shape[-1], 1.0) if answer.fp32 else (1, 1.0)
+    if answer.fp32:
+        scores2 = (k2 @ weights.mT).mT.mul_(q2).sum(-1, keepdim=True).mul_(scale ** 2)
+        row = 1 + sums * scores2 + lse.masked_fill(lse == -torch.inf, 0).square_()
+    weights2 = weights.square_()
     dscores2 = dweights2.add_(dout2 @ v2).mul_(weights2).mul_(scale ** 2)
-    answer.write("terms_out", i, (v2 @ weights2.mT).mT)
-    answer.write("terms_lse", i, (k2 @ weights2.mT).mT.mul(q2).sum(-1, keepdim=True).mul_(scale ** 2))
-    answer.write("terms_dq", i, (k2 @ dscores2.mT).mT)
-    answer.add("terms_dk", j, q2.mT @ dscores2)
-    answer.add("terms_dv", j, dout2.mT @ weights2)
+    answer.write("terms_lse", i, (k2 @ weights2.mT).mT.add(means2).mul_(q2).sum(-1, keepdim=True).mul_(scale ** 2 * sums))
+    answer.write("terms_out", i, (v2 @ weights2.mT).mT.add(out2).mul_(row))
+    answer.write("terms_dq", i, (k2 @ dscores2.mT).mT.add(dq2).mul_(row))
+    answer.add("terms_dk", j, (q2 * row).mT @ dscores2)
+    answer.add("terms_dv", j, (dout2 * row).mT @ weights2)
