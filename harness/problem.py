@@ -1,5 +1,6 @@
 """A case made concrete: metadata, numbers and the true answer, kept for the next trial that asks the same."""
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import replace
@@ -75,13 +76,15 @@ class _Kept:
 
     def __init__(self):
         self._problems: OrderedDict[tuple, Problem] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(self, case: Case, variants: frozenset[str], seed: int) -> Problem:
         key = case.truth_digest, tuple(sorted(variants)), seed
-        problem = self._problems.pop(key, None) or Problem(case, variants, seed)
-        self._problems[key] = problem
-        while len(self._problems) > 1 and _elements(self._problems.values()) > KEPT_ELEMENTS:
-            self._problems.popitem(last=False)
+        with self._lock:
+            problem = self._problems.pop(key, None) or Problem(case, variants, seed)
+            self._problems[key] = problem
+            while len(self._problems) > 1 and _elements(self._problems.values()) > KEPT_ELEMENTS:
+                self._problems.popitem(last=False)
         return problem
 
 
