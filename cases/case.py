@@ -72,6 +72,13 @@ class Case:
     seed: int = 7
     note: str = ""
 
+    def __post_init__(self):
+        if self.world < 1:
+            raise ValueError(f"case {self.name}: world must be at least 1, got {self.world}")
+        for what, value, known in (("layout", self.layout, LAYOUTS), ("dtype", self.dtype, DTYPES + MORE_DTYPES)):
+            if value not in known:
+                raise ValueError(f"case {self.name}: unknown {what} {value!r}, known are {', '.join(known)}")
+
     @property
     def id(self) -> str:
         return f"{self.name}-{self.layout}-w{self.world}-{self.dtype}"
@@ -118,6 +125,7 @@ class Scenario:
 
     tier      "default", "asked" (only when a pattern names it or its group), "named" (only by its own name)
     measured  its lengths come from the world outside: they may be cut to fewer tokens, never stretched
+    least_world  fewer ranks than this have no shard edge for it to stand on
     """
 
     name: str
@@ -126,7 +134,7 @@ class Scenario:
     shape: Shape = Shape()
     scale: float | None = None
     inputs: Inputs = Inputs()
-    worlds: tuple[int, ...] = WORLDS + (8,)
+    least_world: int = 1
     note: str = ""
     tier: str = "default"
     measured: bool = False

@@ -31,7 +31,7 @@ def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: 
     for scenario in chosen:
         made = scenario if tokens is None else scenario.resized(tokens)
         for world in worlds:
-            if world in scenario.worlds:
+            if world >= scenario.least_world:
                 cases += [made.at(world, layout, dtype, seed) for dtype in dtypes or DTYPES
                           for layout in layouts or _layouts(scenario, world, dtype)]
     return cases
@@ -112,8 +112,10 @@ def _known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
 
 def _nothing(pattern: str, every: tuple[Scenario, ...], settings: dict) -> str:
     names = [one.name for one in every] + sorted({one.group for one in every})
-    if pattern in names:
-        return f"case pattern {pattern!r} has no case at worlds {', '.join(map(str, settings['worlds']))}"
+    elsewhere = _matching(pattern, every, {**settings, "worlds": (*WORLDS, 8)})
+    if elsewhere:
+        found = ", ".join(map(str, sorted({case.world for case in elsewhere})))
+        return f"no case matches {pattern!r} at world {', '.join(map(str, settings['worlds']))}, only at {found}"
     near = get_close_matches(pattern.split("-w")[0], names, n=3, cutoff=0.4)
     hint = f"nearest are {', '.join(near)}" if near else f"groups are {', '.join(sorted({n.group for n in every}))}"
     return f"no case matches {pattern!r}: {hint}"

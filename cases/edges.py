@@ -118,7 +118,7 @@ MIXED = (
     Scenario("mixed/everything", "A1 A2 A3 A4 A5 A6 A7 B3", _mixed(WINDOW, PACKED, HOLES, VISION, ROUTED), _mixed_shape()),
     Scenario("mixed/everything-full", "A2 A3 A4 A5 A6 A7 B3", Mask((Window(20), PACKED, HOLES, VISION, WIDELY)),
              _mixed_shape(4, 1, 64)),
-    Scenario("mixed/on-shards", "A1 A2 A3 A5 A7", _on_shards, Shape(tokens=240), worlds=(1, 2, 3, 4, 8)),
+    Scenario("mixed/on-shards", "A1 A2 A3 A5 A7", _on_shards, Shape(tokens=240)),
     Scenario("mixed/compacted-runs", "A1 A2 A3 A4 A7 B3",
              _mixed(Window(30, variant="compacted"), Documents(PACKED.ids, variant="runs"), HOLES), _mixed_shape(4, 1, 80)),
     Scenario("mixed/two-rows", "A1 A2 A3 A4 A5 A7 B3",

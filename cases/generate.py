@@ -3,10 +3,10 @@
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Protocol
 
-from cases.case import DTYPES, LAYOUTS, WORLDS, Case, Inputs, Shape
+from cases.case import DTYPES, LAYOUTS, WORLDS, Case, Inputs, Scenario, Shape
 from cases.mask import Mask
 from cases.rules import discover
 from cases.rules.causal import Causal
@@ -16,8 +16,6 @@ from cases.rules.regions import Regions, Router
 from cases.rules.rule import Rule
 from cases.rules.vision import Vision
 from cases.rules.window import Window
-
-RULES = "A1 A2 A3 A4 A5 A6 A7"
 
 
 class Draw(Protocol):
@@ -45,7 +43,7 @@ def cases(seed: int, count: int, max_tokens: int = 192, **fixed) -> Iterator[Cas
     """`count` random cases; `fixed` pins world, layout or dtype. The same arguments give the same cases."""
     for number in range(count):
         made = case(Seeded(f"{seed}/{number}"), max_tokens, **fixed)
-        yield Case(**{**_plain(made), "name": f"random/{seed}-{number}"})
+        yield replace(made, name=f"random/{seed}-{number}")
 
 
 def strategy(max_tokens: int = 96, **fixed):
@@ -77,11 +75,12 @@ def case(draw: Draw, max_tokens: int = 192, **fixed) -> Case:
     inputs = Inputs(strides=draw.one(["dense", "dense", "unbind", "transposed"]),
                     dout=draw.one(["random", "random", "expanded", "ones"]),
                     poison=draw.one([None, None, None, "huge"]), spread=draw.one([1.0, 1.0, 4.0]))
-    names = {rule.requirement for rule in chosen.rules}
-    requirements = tuple(sorted(names | {"A7", "B1", "B2", "B4"}))
-    return Case("random/case", chosen, shape, world, fixed.get("layout") or draw.one(LAYOUTS),
-                fixed.get("dtype") or draw.one(DTYPES), requirements, draw.one([None, None, None, 0.0, -0.3, 0.07]),
-                inputs, draw.integer(0, 10**6))
+    scale = draw.one([None, None, None, 0.0, -0.3, 0.07])
+    names = " ".join([rule.requirement for rule in chosen.rules] + ["A7"] * (len(chosen.rules) > 1)
+                     + ["A9"] * (scale is not None) + ["B5"] * (inputs.poison is not None))
+    scenario = Scenario("random/case", names, chosen, shape, scale, inputs)
+    return scenario.at(world, fixed.get("layout") or draw.one(LAYOUTS), fixed.get("dtype") or draw.one(DTYPES),
+                       draw.integer(0, 10**6))
 
 
 def mask(draw: Draw, shape: Shape, shard: int) -> Mask:
@@ -167,10 +166,6 @@ def from_replay(line: str) -> Case:
 def _rule_kinds() -> dict[str, type[Rule]]:
     found = [kind for module in discover() for kind in vars(module).values() if isinstance(kind, type)]
     return {kind.name: kind for kind in found if issubclass(kind, Rule) and kind is not Rule}
-
-
-def _plain(value) -> dict:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 def _changed(value) -> dict:

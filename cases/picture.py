@@ -7,7 +7,7 @@ from torch import Tensor
 
 from cases.mask import Mask
 from cases.rows import Rows
-from cases.work import owners
+from cases.work import blocks, owners
 
 
 def edges(tokens: int, cells: int) -> Tensor:
@@ -19,13 +19,17 @@ def edges(tokens: int, cells: int) -> Tensor:
 def allowed_share(mask: Mask, rows: Rows, cells: int = 48, row: int = 0) -> Tensor:
     """`[n, n]` float64: the share of allowed pairs in each cell of batch row `row`, averaged over groups."""
     edge = edges(rows.tokens, cells)
-    shares = []
-    for first, last in pairwise(edge.tolist()):
-        keys = mask.keys(rows, torch.arange(first, last))
-        start, end = keys[min(row, len(keys) - 1)].unbind(-1)
-        before = (edge[:, None, None, None].minimum(end) - start).clamp(min=0).sum(-1)
-        shares.append(before.diff(dim=0).double().mean((1, 2)) / edge.diff())
-    return torch.stack(shares)
+    size = edge.diff()
+    line = torch.arange(len(size)).repeat_interleave(size) * (rows.tokens + 1)
+    change = torch.zeros(len(size), rows.tokens + 1, dtype=torch.int64)
+    for i, keys in blocks(mask, rows):
+        start, end = keys[row].unbind(-1)
+        filled = (end > start).long().reshape(-1)
+        change.view(-1).index_add_(0, (line[i, None] + start).reshape(-1), filled)
+        change.view(-1).index_add_(0, (line[i, None] + end).reshape(-1), -filled)
+        groups = keys.shape[1]
+    seen = torch.nn.functional.pad(change.cumsum(-1)[:, :-1].cumsum(-1), (1, 0))
+    return seen[:, edge].diff(dim=-1).double() / (groups * size[:, None] * size)
 
 
 def owner(layout: list[Tensor], rows: Rows, cells: int = 48, row: int = 0) -> Tensor:

@@ -46,7 +46,7 @@ def work(mask: Mask, rows: Rows, shape: Shape, layout: list[Tensor]) -> Work:
     before = torch.nn.functional.pad(held.cumsum(-1), (1, 0))
     area = torch.zeros(world, world, dtype=torch.int64)
     reach = torch.zeros(rows.batch, world, rows.tokens + 1, dtype=torch.int64)
-    for i, keys in _blocks(mask, rows):
+    for i, keys in blocks(mask, rows):
         heads = shape.heads // keys.shape[1]
         for b in range(rows.batch):
             start, end = keys[b].unbind(-1)
@@ -62,7 +62,7 @@ def work(mask: Mask, rows: Rows, shape: Shape, layout: list[Tensor]) -> Work:
 
 def area(mask: Mask, rows: Rows, heads: int) -> int:
     """Number of allowed (b, query head, i, j)."""
-    return sum(int(intervals.count(keys).sum()) * (heads // keys.shape[1]) for _, keys in _blocks(mask, rows))
+    return sum(int(intervals.count(keys).sum()) * (heads // keys.shape[1]) for _, keys in blocks(mask, rows))
 
 
 def owners(layout: list[Tensor], rows: Rows) -> Tensor:
@@ -77,21 +77,21 @@ def owners(layout: list[Tensor], rows: Rows) -> Tensor:
 
 def dead_rows(mask: Mask, rows: Rows) -> Tensor:
     """`[B, G, S]` bool: queries that no key is allowed to (SPEC B3)."""
-    found = [intervals.count(keys) == 0 for _, keys in _blocks(mask, rows)]
+    found = [intervals.count(keys) == 0 for _, keys in blocks(mask, rows)]
     return torch.cat(found, -1).expand(rows.batch, rows.groups, rows.tokens)
 
 
 def dead_keys(mask: Mask, rows: Rows) -> Tensor:
     """`[B, G, S]` bool: keys that no query of the group attends; `.all(1)` are those that nobody attends (SPEC B4)."""
     reach = torch.zeros(rows.batch, rows.groups, rows.tokens + 1, dtype=torch.int64)
-    for _, keys in _blocks(mask, rows):
+    for _, keys in blocks(mask, rows):
         start, end = keys.flatten(2, 3).expand(-1, rows.groups, -1, -1).unbind(-1)
         filled = (end > start).long()
         reach.scatter_add_(-1, start, filled).scatter_add_(-1, end, -filled)
     return reach.cumsum(-1)[..., :-1] == 0
 
 
-def _blocks(mask: Mask, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
+def blocks(mask: Mask, rows: Rows) -> Iterator[tuple[Tensor, Tensor]]:
     """Query positions `[I]` and their key intervals `[B, G or 1, I, K, 2]`, so that memory stays O(BLOCK * K)."""
     for first in range(0, rows.tokens, BLOCK):
         i = torch.arange(first, min(first + BLOCK, rows.tokens))

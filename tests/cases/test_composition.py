@@ -1,7 +1,8 @@
 """Masks against explicit loops over (i, j) written from the text of SPEC A1 to A7."""
 
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cases import generate, intervals
 from cases.mask import Mask

@@ -1,7 +1,8 @@
 """Interval sets against Python sets."""
 
 import torch
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cases import intervals
 

@@ -4,7 +4,8 @@ import time
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cases import generate, picture, work
 from cases.case import Shape
