@@ -110,9 +110,11 @@ REQUIREMENTS = {
     "B7": "q, k, v, dout and metadata are not modified",
     "B8": "no graph is kept under no_grad",
     "D1": "the result does not depend on the number of ranks or on the layout",
+    "D3": "a later batch, and refilled metadata buffers, change nothing of this one",
     "D6": "whatever decides a collective is the same on every rank",
     "D7": "what is not supported is refused on every rank",
     "D8": "an exception, a kill or a stall of one rank ends that case within the time limit",
+    "D9": "context parallelism really happened",
 }
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from cases.mask import Mask
 from cases.rows import Rows
 from cases.rules.rule import Rule
+from harness import contract
 from harness.problem import Problem
 from reference.dense import truth
 
@@ -130,6 +131,13 @@ def not_accumulated(evidence: Evidence) -> Iterator[Guess]:
     yield Guess("gradients of keys hold only what their own rank's queries give", "B4", {"dk": dk, "dv": dv})
 
 
+def refilled(evidence: Evidence) -> Iterator[Guess]:
+    rows = contract.copied(evidence.problem.rows)
+    if contract.metadata(rows):
+        contract.refill(rows)
+        yield Guess("metadata is read after its buffers were refilled", "D3", evidence.under(rows=rows, scale=OWN))
+
+
 def base_two(evidence: Evidence) -> Iterator[Guess]:
     yield Guess("lse is a logarithm of base 2", "B2", {"lse": evidence.problem.truth.lse / math.log(2)})
 
@@ -157,5 +165,5 @@ def factor(evidence: Evidence) -> Iterator[Guess]:
             yield Guess(f"{', '.join(true)}: {words}{place}", "B1" if "out" in true else "B4", predicted)
 
 
-HYPOTHESES = (base_two, dead_zero, factor, scale, rule_ignored, window_shifted, other_variant, heads_interleaved,
+HYPOTHESES = (base_two, dead_zero, factor, refilled, scale, rule_ignored, window_shifted, other_variant, heads_interleaved,
               local_only, not_accumulated)

@@ -1,0 +1,54 @@
+"""Every fault is found where the correct ring passes, for the right reason, and mostly explained."""
+
+import pytest
+
+from harness.implementation import load
+from harness.sabotage import faults
+from harness.trial import UNTIMED
+from tests.harness.samples import mixed
+
+LOST = [name for name in faults.names() if faults.FAULTS[name].breaks[-1] == "D8"]
+EXPLAINED = {
+    "scale-ignored": "the given scale is ignored", "causal-dropped": "the rule causal is ignored",
+    "window-too-wide": "one key too many", "window-too-narrow": "one key too few",
+    "window-ignored": "the rule window is ignored", "documents-ignored": "the rule documents is ignored",
+    "padding-ignored": "the rule padding is ignored", "metadata-by-reference": "after its buffers were refilled",
+    "key-gradients-lost": "dk, dv: 0 on rank 1", "key-gradients-times-world": "dk, dv: 2 times the truth",
+    "query-gradient-off": "dq: 0.73 times the truth on rank 1", "lse-in-base-two": "base 2",
+    "dead-lse-zero": "is 0, not minus infinity", "not-a-number": "NaN", "wrong-dtype": "wrong dtype",
+    "wrong-shape": "wrong shape", "inputs-modified": "q was modified", "graph-kept": "a graph is kept",
+    "metadata-modified": "documents was modified", "position-twice": "exactly once",
+}
+
+
+@pytest.mark.parametrize("host", ["dense", "ring"])
+def test_the_hosts_are_correct(pool, host):
+    assert pool.run(mixed(), host, UNTIMED)["verdict"] == "PASS"
+
+
+@pytest.mark.parametrize("name", [name for name in faults.names() if name not in LOST])
+def test_a_fault_fails_and_is_explained(pool, name):
+    record = pool.run(mixed(), f"sabotage:{name}", UNTIMED, 20)
+    assert record["verdict"] == "FAIL", record["reason"]
+    assert EXPLAINED[name] in record["diagnosis"]["headline"]
+
+
+@pytest.mark.parametrize("name", ["window-too-wide", "key-gradients-lost", "documents-ignored"])
+def test_a_fault_sits_on_the_ring_as_well(pool, name):
+    record = pool.run(mixed(), f"sabotage:{name}@ring", UNTIMED, 20)
+    assert record["verdict"] == "FAIL" and EXPLAINED[name] in record["diagnosis"]["headline"]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["window-too-wide", "query-gradient-off", "scale-ignored", "dead-lse-zero"])
+def test_low_precision_hides_no_fault(pool, name, dtype):
+    record = pool.run(mixed(2, dtype), f"sabotage:{name}", UNTIMED, 20)
+    assert record["verdict"] == "FAIL" and EXPLAINED[name] in record["diagnosis"]["headline"]
+
+
+def test_faults_have_names_and_requirements():
+    assert len(faults.names()) == len(set(faults.names())) >= 20
+    assert all(kind.breaks for kind in faults.FAULTS.values())
+    assert load("sabotage:wrong-shape").name == "wrong-shape on dense"
+    with pytest.raises(ValueError, match="unknown fault 'nothing'"):
+        load("sabotage:nothing")
