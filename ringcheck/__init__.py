@@ -12,6 +12,7 @@ EXPORTS = {
     "Mask": "cases.mask",
     "Rows": "cases.rows",
 }
+MODULES = {"captured": "cases.captured"}
 
 
 def own(name: str):
@@ -29,4 +30,6 @@ def own(name: str):
 def __getattr__(name: str):
     if name in EXPORTS:
         return getattr(own(EXPORTS[name]), name)
+    if name in MODULES:
+        return own(MODULES[name])
     raise AttributeError(f"module 'ringcheck' has no attribute {name!r}")

@@ -30,16 +30,18 @@ class Adopter:
         """Lets the plugin talk to the stand-in server."""
         self.write("conftest.py", f"import sys\nimport ringcheck.client\n\nringcheck.client.COMMAND[:] = [sys.executable, {str(FAKE)!r}]\n")
 
-    def pytest(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess:
-        """Runs pytest here. Only the plugin's own package is lent to it, under a path that holds nothing else."""
+    def environment(self) -> dict[str, str]:
+        """Variables that lend this repository the package `ringcheck`, under a path that holds nothing else of the checkout."""
         lent = self.path.parent / "lent"
         lent.mkdir(exist_ok=True)
         if not (lent / "ringcheck").exists():
             (lent / "ringcheck").symlink_to(ROOT / "ringcheck")
-        plugin = ["-p", "ringcheck.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:benchmark", "-p", "no:hypothesispytest"]
-        environment = {**os.environ, "PYTHONPATH": str(lent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
-        return subprocess.run([sys.executable, "-m", "pytest", *plugin, *arguments], cwd=self.path, env=environment,
-                              text=True, capture_output=True, timeout=timeout)
+        return {**os.environ, "PYTHONPATH": str(lent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
+
+    def pytest(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess:
+        """Runs pytest here with the plugin and no other."""
+        command = [sys.executable, "-m", "pytest", "-p", "ringcheck.pytest_plugin", "-p", "no:cacheprovider", *arguments]
+        return subprocess.run(command, cwd=self.path, env=self.environment(), text=True, capture_output=True, timeout=timeout)
 
 
 @pytest.fixture
