@@ -38,7 +38,7 @@ def values(case: Case) -> dict[str, tuple]:
 
 
 def pairs(cases: Iterable[Case]) -> dict[tuple[str, str], dict[tuple, int]]:
-    """(dimension, dimension) -> (value, value) -> number of cases, zero for pairs of occurring values that never meet."""
+    """(dimension, dimension) -> (value, value) -> number of cases, zero for values that never meet."""
     counts: dict[tuple[str, str], Counter] = {}
     seen: dict[str, set] = {}
     for case in cases:

@@ -5,6 +5,8 @@ from itertools import pairwise
 from cases import runs
 from cases.runs import Runs
 
+PAIRS = ("documents", "token_types", "padding")
+
 
 class BadField(ValueError):
     """A field of a captured batch that cannot be used; the text is "FIELD: what is wrong"."""
@@ -56,7 +58,7 @@ def whole_rows(field: str, value, depth: int) -> list:
 
 def extent(field: str, value) -> tuple[int, int]:
     """(batch rows, tokens) that a field shows; 0 tokens where it does not say (padding spans)."""
-    rows = whole_rows(field, value, 3 if field in ("documents", "token_types", "padding") else 2)
+    rows = whole_rows(field, value, 3 if field in PAIRS else 2)
     if not rows:
         raise BadField(field, "is empty")
     if field in ("documents", "token_types"):
@@ -167,8 +169,9 @@ def _check_integers(place: str, field: str, value, depth: int) -> None:
         if isinstance(value, bool) or not isinstance(value, int):
             raise BadField(field, f"{place} must be a whole number, got {value!r}")
         return
-    if not isinstance(value, list) or depth == 1 and field in ("documents", "token_types", "padding") and len(value) != 2:
-        raise BadField(field, f"{place} must be a {'pair' if depth == 1 else 'list'} of whole numbers, got {value!r}")
+    pair = depth == 1 and field in PAIRS
+    if not isinstance(value, list) or pair and len(value) != 2:
+        raise BadField(field, f"{place} must be a {'pair' if pair else 'list'} of whole numbers, got {value!r}")
     for index, item in enumerate(value):
         _check_integers(f"{place}[{index}]", field, item, depth - 1)
 

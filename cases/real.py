@@ -1,7 +1,7 @@
 """Real documents packed into rows: group `real`.
 
 data/real_documents.json holds token counts (o200k byte-pair encoding) of public files in random order: Python files,
-Markdown and reStructuredText files, and documents with images, whose tokens are counted as a Gemma-4-style processor does.
+Markdown and reStructuredText files, and documents with images, whose tokens a Gemma-4-style processor counts.
 """
 
 import json

@@ -118,19 +118,20 @@ class Regions(Rule):
         return intervals.union(found, torch.zeros(1, 2, dtype=torch.int64))
 
     def sliced(self, tokens: int) -> "Regions":
-        chosen = self.chosen
-        if not isinstance(chosen, Router):
-            chosen = tuple(tuple(runs.swap(runs.cut_runs(runs.swap(group), tokens)) for group in row) for row in chosen)
-        sizes = tuple(tuple(runs.cut(row, tokens)) + (0,) * (len(row) - len(runs.cut(row, tokens)))
-                      for row in self.sizes)
-        return replace(self, sizes=sizes, chosen=chosen)
+        cut = [tuple(runs.cut(row, tokens)) for row in self.sizes]
+        sizes = tuple(kept + (0,) * (len(row) - len(kept)) for kept, row in zip(cut, self.sizes))
+        return replace(self, sizes=sizes, chosen=self._chosen_by(lambda queries: runs.cut_runs(queries, tokens)))
 
     def stretched(self, tokens: int, to: int) -> "Regions":
-        chosen = self.chosen
-        if not isinstance(chosen, Router):
-            chosen = tuple(tuple(runs.swap(runs.stretch_runs(runs.swap(group), tokens, to)) for group in row) for row in chosen)
         sizes = tuple(tuple(runs.stretch(row, tokens, to)) for row in self.sizes)
+        chosen = self._chosen_by(lambda queries: runs.stretch_runs(queries, tokens, to))
         return replace(self, sizes=sizes, chosen=chosen)
+
+    def _chosen_by(self, resize):
+        """`chosen` with its (queries, regions) runs resized as (value, length) runs."""
+        if isinstance(self.chosen, Router):
+            return self.chosen
+        return tuple(tuple(runs.swap(resize(runs.swap(group))) for group in row) for row in self.chosen)
 
 
 def _written(selection: Selection, slots: int, unused: int, rows: Rows) -> Tensor:

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from cases import generate, intervals
 from cases.mask import Mask
 from cases.rules.causal import Causal
-from cases.rules.regions import Regions
+from cases.rules.regions import Regions, Router
 from cases.rules.vision import Vision
 from cases.rules.window import Window
 
-VARIANTS = ("window.inclusive", "window.symmetric", "window.compacted", "documents.runs", "vision.bounded", "vision.none")
+VARIANTS = ("window.inclusive", "window.symmetric", "window.compacted", "documents.runs", "vision.bounded",
+            "vision.none")
 
 
 def run_numbers(values):
@@ -42,7 +43,8 @@ class Row:
         self.padded = [ids[t] <= 0 or mask_pads[t] for t in tokens]
         by_runs = "documents" in self.rule and self.rule["documents"].variant == "runs"
         self.document = run_numbers(ids) if by_runs else ids
-        self.group = vision_groups(rows.token_types[b].tolist()) if rows.token_types is not None else [None] * rows.tokens
+        types = rows.token_types[b].tolist() if rows.token_types is not None else [0] * rows.tokens
+        self.group = vision_groups(types)
         self.region = rows.token_regions[b].tolist() if rows.token_regions is not None else None
         self.selected = rows.selected[b, g].tolist() if rows.selected is not None else None
 
@@ -120,11 +122,15 @@ def test_every_rule_alone_agrees_with_its_keys_on_any_queries(case, data):
         assert torch.equal(held.expand(shape), rule.allowed(rows, i, j).expand(shape)), rule
 
 
+def _looks_ahead(rule):
+    """A router whose last block of queries is cut chooses for fewer queries than the whole row's did."""
+    return isinstance(rule, Regions) and isinstance(rule.chosen, Router)
+
+
 @settings(max_examples=60, deadline=None)
 @given(generate.strategy(max_tokens=40))
 def test_a_slice_is_the_corner_of_the_whole(case):
-    """Made rules and selections are cut with the row; a window, a run and an image know no later token."""
-    mask = Mask(tuple(rule for rule in case.mask.rules if not isinstance(rule, Regions)))
+    mask = Mask(tuple(rule for rule in case.mask.rules if not _looks_ahead(rule)))
     tokens = max(1, case.shape.tokens * 2 // 3)
     batch, groups = case.shape.batch, case.shape.kv_heads
     corner = whole(mask, mask.rows(batch, case.shape.tokens, groups))[..., :tokens, :tokens]
