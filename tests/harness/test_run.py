@@ -1,0 +1,155 @@
+"""The command line: one clear line and the right code for what is wrong, everything recorded before it kept."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import run
+from harness.adapters.dense import Dense
+from reports import record
+
+class Shy(Dense):
+    name = "shy"
+
+    def refuses(self, case, setting):
+        return "documents are not supported"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+EVEN = ["--cases", "packed/even", "--layout", "zigzag", "--ranks", "1", "--iters", "0"]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--cases", "nosuch/case"], "nosuch/case"),
+    (["--impl", "nobody"], "unknown implementation 'nobody': known are ring"),
+    (["--impl", "no.module:name"], "no module named 'no'"),
+    (["--impl", "harness.trial:Nothing"], "has no 'Nothing'"),
+    (["--impl", "sabotage:none"], "unknown fault 'none'"),
+    (["--impl", ","], "names no implementation"),
+    (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+    (["--ranks", "0"], "'0' is no list of rank counts"),
+    (["--tokens", "8q"], "'8q' is no size"),
+    (["--timeout", "-1"], "no number of seconds"),
+    (["--layout", "spiral"], "unknown layout 'spiral'"),
+    (["--dtype", "int8"], "unknown dtype 'int8'"),
+    (["--pairs"], "go with --list"),
+    (["--in-process", "--device", "cuda"], "on cpu only"),
+    ([*EVEN, "--json", "/dev/null/results.jsonl"], "results file /dev/null/results.jsonl cannot be written"),
+])
+def test_bad_usage_is_one_line_and_code_2(arguments, words, capsys):
+    assert run.main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("ringcheck: ") and said.err.count("\n") == 1
+    assert words in said.err
+
+
+def test_torchrun_settles_the_world(monkeypatch, capsys):
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
+        monkeypatch.setenv(name, value)
+    assert run.main(["--ranks", "3"]) == 2
+    assert capsys.readouterr().err == "ringcheck: --ranks 3 but torchrun started 2 ranks\n"
+    monkeypatch.setenv("RANK", "1")
+    assert run.main(["--ranks", "3"]) == 2
+    assert capsys.readouterr().err == ""
+
+
+def test_a_passing_run_is_recorded_and_shown(tmp_path, capsys):
+    path = tmp_path / "r.jsonl"
+    assert run.main([*EVEN, "--impl", "ring,dense", "--in-process", "--iters", "1", "--json", str(path)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    data = [line for line in shown if not line.startswith("#")]
+    assert len(data) == 6 and all(line.endswith("PASS") and line.startswith("[") for line in data)
+    assert shown[0].startswith("# ringcheck") and "impl ring,dense" in shown[0] and str(path) in shown[-1]
+    found = record.read(path)
+    assert found.counts == {"PASS": 6} and found.runs[0].end["exit_code"] == 0 and not found.warnings
+    assert found.header["environment"]["torch"] and found.header["argv"][0] == "--cases"
+    assert all(trial["measurement"]["iters"] == 1 for trial in found.trials)
+
+
+def test_a_failure_is_code_1_and_repeated_last(tmp_path, capsys):
+    path = tmp_path / "r.jsonl"
+    command = [*EVEN, "--dtype", "fp64", "--impl", "sabotage:lse-in-base-two", "--in-process", "--json", str(path)]
+    assert run.main(command) == 1
+    shown = capsys.readouterr().out.splitlines()
+    assert "FAIL lse" in next(line for line in shown if line.startswith("["))
+    last = "\n".join(shown[-5:])
+    again = "ringcheck --ranks 1 --impl sabotage:lse-in-base-two --cases packed/even-zigzag-w1-fp64 --seed 7"
+    for word in ("# FAIL packed/even-zigzag-w1-fp64", "requirement  B2: ", "expected     lse[0, ",
+                 "first wrong: rank 0, document", f"again        {again}"):
+        assert word in last
+
+
+def test_fail_fast_ends_at_the_first_failure(tmp_path):
+    path = tmp_path / "r.jsonl"
+    assert run.main([*EVEN, "--impl", "sabotage:lse-in-base-two", "--in-process", "--fail-fast", "--json", str(path)]) == 1
+    assert record.read(path).counts == {"FAIL": 1}
+
+
+def test_nothing_but_refusals_is_code_2(tmp_path, capsys):
+    command = [*EVEN, "--impl", "tests.harness.test_run:Shy", "--in-process", "--json", str(tmp_path / "r.jsonl")]
+    assert run.main(command) == 2
+    assert "# SKIP packed/even-zigzag-w1-fp64: shy refuses: documents are not supported" in capsys.readouterr().out
+
+
+def test_resume_leaves_out_what_a_cut_file_holds(tmp_path, capsys):
+    path = tmp_path / "r.jsonl"
+    assert run.main([*EVEN, "--in-process", "--json", str(path)]) == 0
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:2]) + "\n" + lines[2][:40])
+    capsys.readouterr()
+    assert run.main([*EVEN, "--in-process", "--resume", "--json", str(path)]) == 0
+    said = capsys.readouterr()
+    assert "truncated last line left out" in said.err and "resumed: 1 trials" in said.out
+    assert len([line for line in said.out.splitlines() if line.startswith("[")]) == len(lines) - 3
+    assert record.read(path).counts == {"PASS": len(lines) - 2}
+
+
+def test_listings_run_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run.main([*EVEN, "--list"]) == 0
+    assert "packed/even-zigzag-w1-fp64" in capsys.readouterr().out
+    assert run.main(["--list", "--by-requirement"]) == 0
+    assert "  A6 " in capsys.readouterr().out
+    assert run.main(["--list", "--pairs"]) == 0
+    assert "# rule x world" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_keeps_what_was_recorded(tmp_path):
+    path = tmp_path / "r.jsonl"
+    command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64", "--layout",
+               "zigzag", "--impl", "dense,sabotage:hangs-on-one-rank", "--json", str(path)]
+    started = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not (path.exists() and path.read_text().count("\n") >= 2) and time.monotonic() < end:
+        time.sleep(0.1)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=20)
+    assert started.returncode == 3 and "# interrupted after 1 of 2 cases" in out and "Traceback" not in err
+    found = record.read(path)
+    assert found.counts == {"PASS": 1} and "no end line" in found.warnings[0]
+
+
+def test_an_error_is_code_3_and_the_next_case_runs(tmp_path):
+    path = tmp_path / "r.jsonl"
+    command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64", "--layout",
+               "zigzag", "--impl", "sabotage:killed-on-one-rank,dense", "--json", str(path), "--iters", "0"]
+    ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, text=True, capture_output=True, timeout=90)
+    assert ended.returncode == 3 and "1 passed, 0 failed, 0 skipped, 1 errors" in ended.stdout
+    assert "# ERROR packed/even-zigzag-w2-fp64  rank 1 was killed by signal 9" in ended.stdout
+    assert [trial["verdict"] for trial in record.read(path).trials] == ["ERROR", "PASS"]
+
+
+def test_importing_the_run_loads_no_gpu_package():
+    code = ("import json, sys, harness.run; names = {name.split('.')[0] for name in sys.modules};"
+            "print(json.dumps(sorted(names & {'triton', 'flash_attn', 'ffpa_attn', 'cutlass', 'transformers', 'jinja2'})))")
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, text=True, capture_output=True, check=True)
+    assert json.loads(ended.stdout) == []
