@@ -77,12 +77,13 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """All flags with their help."""
-    made = _Parser(prog="ringcheck", description="Conformance and performance of context-parallel attention.", allow_abbrev=False)
+    made = _Parser(prog="ringcheck", allow_abbrev=False,
+                   description="Conformance and performance of context-parallel attention.")
     add = made.add_argument
     add("--cases", nargs="+", action="extend", metavar="PATTERN",
         help="groups, cases, ids with wildcards, FILE.jsonl, or a printed case; commas separate (default: default)")
     add("--impl", type=names, default=("ring",), metavar="NAME", help="ring or package.module:name; commas separate")
-    add("--ranks", type=counts, metavar="N", help="numbers of ranks, such as 2 or 1,2,3,4 (default 2; torchrun's own under torchrun)")
+    add("--ranks", type=counts, metavar="N", help="numbers of ranks, such as 2 or 1,2,3,4 (default 2)")
     add("--dtype", type=names, metavar="NAME", help="fp64, fp32, bf16, fp16; commas separate")
     add("--layout", type=names, metavar="NAME", help="contiguous, zigzag, striped; commas separate")
     add("--device", choices=("cpu", "cuda"), default="cpu")
@@ -113,9 +114,10 @@ def parse(argv: list[str]) -> Settings:
     if given.in_process and given.device != "cpu":
         raise ValueError("--in-process runs on cpu only")
     listing = "by-requirement" if given.by_requirement else "pairs" if given.pairs else "cases" if given.list else None
+    results = given.json or _results(cases, given.impl)
     return Settings(cases, given.impl, given.ranks or (), given.dtype, given.layout, given.device, given.tokens,
-                    Timing(given.warmup, given.iters), given.seed, given.timeout, given.json or _results(cases, given.impl),
-                    given.report, given.resume, given.fail_fast, given.in_process, listing)
+                    Timing(given.warmup, given.iters), given.seed, given.timeout, results, given.report, given.resume,
+                    given.fail_fast, given.in_process, listing)
 
 
 def _results(cases: tuple[str, ...], implementations: tuple[str, ...]) -> Path:

@@ -25,8 +25,8 @@ def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
     """Runs the problem once on all ranks, untimed; layout: positions `[B, L]` a rank."""
     case, rank = problem.case, ranks.group.rank
     local = inputs.shard(problem.given, layout[rank], case, ranks.device)
-    wanted = [x.requires_grad_() for name, x in zip("qkv", local.tensors()) if name in case.inputs.grads]
-    guard = Untouched(**dict(zip(("q", "k", "v", "dout"), local.tensors())))
+    wanted = [x.requires_grad_() for name, x in zip("qkv", local.tensors(), strict=False) if name in case.inputs.grads]
+    guard = Untouched(q=local.q, k=local.k, v=local.v, dout=local.dout)
     step, breaches = load(session, problem, rank)
     with session.scope():
         out, lse = step(local.q, local.k, local.v)
@@ -36,7 +36,7 @@ def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
             return Answer(breaches=broken)
         grads = gradients(out, wanted, local.dout)
     parts = {"out": out} | ({} if lse is None else {"lse": lse})
-    parts |= dict(zip([f"d{name}" for name in "qkv" if name in case.inputs.grads], grads))
+    parts |= dict(zip([f"d{name}" for name in "qkv" if name in case.inputs.grads], grads, strict=True))
     late = guard.breaches(rank) + (_kept_graph(session, step, local, rank) if "B8" in case.requirements else [])
     late = [breach for part in ranks.all_gather(late) for breach in part]
     return Answer(_whole(ranks.gather_tensors(parts), layout, case.shape.tokens), late)
@@ -57,7 +57,7 @@ def gradients(out: Tensor, wanted: list[Tensor], dout: Tensor) -> list[Tensor]:
     if not out.requires_grad:
         return [torch.zeros_like(x) for x in wanted]
     found = torch.autograd.grad(out, wanted, dout, allow_unused=True)
-    return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(wanted, found)]
+    return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(wanted, found, strict=True)]
 
 
 def _kept_graph(session: Session, step: Step, local: Numbers, rank: int) -> list[Breach]:

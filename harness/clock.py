@@ -34,7 +34,8 @@ class Lap:
     backward: float
 
 
-def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks, timing: Timing) -> dict[str, Any] | None:
+def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
+            timing: Timing) -> dict[str, Any] | None:
     """Times `timing.iters` iterations; every rank takes part, all return the same measurement, None for 0."""
     if not timing.iters:
         return None
@@ -55,7 +56,7 @@ def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
 
 
 def _lap(session: Session, step: Any, numbers: Numbers, grads: str, ranks: Ranks) -> Lap:
-    wanted = [x.requires_grad_() for name, x in zip("qkv", numbers.tensors()) if name in grads]
+    wanted = [x.requires_grad_() for name, x in zip("qkv", numbers.tensors(), strict=False) if name in grads]
     synchronize(ranks.device)
     ranks.barrier()
     with session.scope():
@@ -70,8 +71,8 @@ def _lap(session: Session, step: Any, numbers: Numbers, grads: str, ranks: Ranks
 
 def _summary(ranks: list[tuple], timing: Timing) -> dict[str, Any]:
     """`measurement` of docs/design.md; one element of `ranks` a rank: load seconds, laps, traffic, peak bytes."""
-    loads, laps, sent, peaks = zip(*ranks)
-    by_iteration = list(zip(*laps))
+    loads, laps, sent, peaks = zip(*ranks, strict=True)
+    by_iteration = list(zip(*laps, strict=True))
     return {
         "load_s": list(loads),
         "forward_s": [max(lap.forward for lap in one) for one in by_iteration],

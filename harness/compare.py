@@ -73,8 +73,8 @@ def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
     if answer.breaches:
         first = answer.breaches[0]
         return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=answer.breaches)
-    found = budget.judge(answer.tensors, problem.truth, problem.twin, DTYPES[problem.case.dtype], problem.rows.documents,
-                         problem.compared)
+    found = budget.judge(answer.tensors, problem.truth, problem.twin, DTYPES[problem.case.dtype],
+                         problem.rows.documents, problem.compared)
     deviations = [_deviation(name, found.get(name), problem, layout, level)
                   for name in _asked(problem.case)]
     verdict = Verdict("PASS", None, deviations)
@@ -82,7 +82,8 @@ def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
         failed = [deviation.tensor for deviation in deviations if deviation.failed]
         strict = ", strict level" if level == "strict" else ""
         verdict.name = "FAIL"
-        verdict.reason = f"{verdict.worst.requirement}: {', '.join(failed)} off, error/budget {verdict.worst.ratio:.4g}{strict}"
+        worst = verdict.worst
+        verdict.reason = f"{worst.requirement}: {', '.join(failed)} off, error/budget {worst.ratio:.4g}{strict}"
     return verdict
 
 
@@ -90,7 +91,7 @@ def worse(first: Verdict, second: Verdict) -> Verdict:
     """The verdict of a trial that was verified twice: the worse one, tensor by tensor when both passed."""
     if first.name != "PASS" or second.name != "PASS":
         return second if first.name == "PASS" else first
-    pairs = zip(first.deviations, second.deviations)
+    pairs = zip(first.deviations, second.deviations, strict=True)
     return Verdict("PASS", None, [max(pair, key=lambda deviation: _size(deviation.ratio)) for pair in pairs])
 
 
@@ -102,7 +103,8 @@ def _asked(case: Case) -> list[str]:
     return ["out", "lse"] + [f"d{name}" for name in "qkv" if name in case.inputs.grads]
 
 
-def _deviation(name: str, found: budget.Deviation | None, problem: Problem, layout: list[Tensor], level: str) -> Deviation:
+def _deviation(name: str, found: budget.Deviation | None, problem: Problem, layout: list[Tensor],
+               level: str) -> Deviation:
     if found is None:
         return Deviation(name, REQUIREMENTS[name], None, level=level)
     documents = problem.rows.documents
@@ -110,7 +112,8 @@ def _deviation(name: str, found: budget.Deviation | None, problem: Problem, layo
     where = Where(found.batch, found.head, found.token, found.dim, owner(layout, found.batch, found.token), document)
     dead = found.exact and not (name == "lse" and math.isfinite(found.expected))
     broken = "B3" if dead and name not in ("dk", "dv") else REQUIREMENTS[name]
-    return Deviation(name, broken, found.ratio, found.error, found.allowance, level, where, found.expected, found.actual)
+    return Deviation(name, broken, found.ratio, found.error, found.allowance, level, where, found.expected,
+                     found.actual)
 
 
 def owner(layout: list[Tensor], batch: int, token: int) -> int:

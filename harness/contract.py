@@ -58,7 +58,8 @@ def _uneven(layout: list[Tensor], tokens: int, world: int, implementation: Imple
     share, held = -(-tokens // world), layout[most].shape[-1]
     if held <= share + 2 * BLOCK or implementation.uneven:
         return None
-    return Breach("D1", f"rank {most} holds more than its share of tokens", f"at most {share} + {2 * BLOCK}", str(held), most)
+    allowed = f"at most {share} + {2 * BLOCK}"
+    return Breach("D1", f"rank {most} holds more than its share of tokens", allowed, str(held), most)
 
 
 def layout_digest(layout: list[Tensor]) -> str:
@@ -79,13 +80,15 @@ def forward_breaches(out: object, lse: object, local: Numbers, case: Case, rank:
     return [breach for breach in found if breach]
 
 
-def _unlike(name: str, x: object, shape: tuple, dtype: torch.dtype, shape_id: str, dtype_id: str, rank: int) -> Breach | None:
+def _unlike(name: str, x: object, shape: tuple, dtype: torch.dtype, shape_id: str, dtype_id: str,
+            rank: int) -> Breach | None:
+    whose = f"{name} of rank {rank}"
     if not isinstance(x, Tensor):
-        return Breach(shape_id, f"{name} of rank {rank} is no tensor", f"a tensor {list(shape)}", type(x).__name__, rank)
+        return Breach(shape_id, f"{whose} is no tensor", f"a tensor {list(shape)}", type(x).__name__, rank)
     if tuple(x.shape) != shape:
-        return Breach(shape_id, f"{name} of rank {rank} has the wrong shape", str(list(shape)), str(list(x.shape)), rank)
+        return Breach(shape_id, f"{whose} has the wrong shape", str(list(shape)), str(list(x.shape)), rank)
     if x.dtype != dtype:
-        return Breach(dtype_id, f"{name} of rank {rank} has the wrong dtype", str(dtype), str(x.dtype), rank)
+        return Breach(dtype_id, f"{whose} has the wrong dtype", str(dtype), str(x.dtype), rank)
     return None
 
 

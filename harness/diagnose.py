@@ -19,7 +19,8 @@ ENOUGH = 0.5
 INFINITE = -1e3
 
 
-def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Tensor], about: About) -> dict[str, Any] | None:
+def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Tensor],
+             about: About) -> dict[str, Any] | None:
     """`diagnosis` of the record, None when nothing failed."""
     if verdict.name != "FAIL":
         return None

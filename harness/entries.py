@@ -48,14 +48,15 @@ class About:
     def implemented(self) -> dict[str, Any]:
         """`implementation` of the record."""
         made = self.implementation
-        return {"name": made.name, "spec": self.spec, "variants": sorted(made.variants), "layout": made.own_layout or self.case.layout,
-                "kernel": made.kernel, "device": self.device}
+        return {"name": made.name, "spec": self.spec, "variants": sorted(made.variants),
+                "layout": made.own_layout or self.case.layout, "kernel": made.kernel, "device": self.device}
 
     def breach(self, verdict: Verdict) -> dict[str, Any]:
         """`diagnosis` of a broken promise."""
         first = verdict.breaches[0]
+        place = None if first.rank is None else f"rank {first.rank}"
         return {"headline": first.headline, "requirement": requirement(first.requirement), "expected": first.expected,
-                "actual": first.actual, "place": None if first.rank is None else f"rank {first.rank}", "again": self.again()}
+                "actual": first.actual, "place": place, "again": self.again()}
 
     def broken(self, verdict: Verdict) -> dict[str, Any]:
         """`diagnosis` of a trial that did not come to an answer."""
@@ -67,7 +68,8 @@ class About:
         """The command that repeats just this case; what the catalogue does not hold is printed whole."""
         case, device = self.case, "" if self.device == "cpu" else f" --device {self.device}"
         named = case.id if _in_catalogue(case) else shlex.quote(generate.replay(case))
-        return f"ringcheck --ranks {case.world} --impl {shlex.quote(self.spec)} --cases {named} --seed {case.seed}{device}"
+        spec = shlex.quote(self.spec)
+        return f"ringcheck --ranks {case.world} --impl {spec} --cases {named} --seed {case.seed}{device}"
 
 
 def _in_catalogue(case: Case) -> bool:
@@ -83,7 +85,8 @@ def described(case: Case) -> dict[str, Any]:
     shape = case.shape
     return {
         "id": case.id, "name": case.name, "group": case.group, "digest": case.digest,
-        "requirements": list(case.requirements), "mask": str(case.mask), "rules": [rule.name for rule in case.mask.rules],
+        "requirements": list(case.requirements), "mask": str(case.mask),
+        "rules": [rule.name for rule in case.mask.rules],
         "world": case.world, "layout": case.layout, "dtype": case.dtype,
         "batch": shape.batch, "tokens": shape.tokens, "heads": shape.heads, "kv_heads": shape.kv_heads,
         "head_dim": shape.head_dim, "value_dim": shape.v_dim, "scale": case.scale, "seed": case.seed, "note": case.note,

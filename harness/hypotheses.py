@@ -29,7 +29,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a hypothesis may look at: the problem, what came, who holds which token `[B, S]`, the tensors that failed."""
+    """What a hypothesis may look at: problem, answer, who holds which token `[B, S]`, and the tensors that failed."""
 
     problem: Problem
     actual: Tensors
@@ -94,8 +94,8 @@ def other_variant(evidence: Evidence) -> Iterator[Guess]:
         for variant in (None, *rule.variants):
             if variant != rule.variant:
                 other = tuple(replace(rule, variant=variant) if own is rule else own for own in rules)
-                name = variant or "as SPEC has it"
-                yield Guess(f"the rule {rule.name} is read as {name}", rule.requirement, evidence.under(Mask(other), scale=OWN))
+                words = f"the rule {rule.name} is read as {variant or 'SPEC has it'}"
+                yield Guess(words, rule.requirement, evidence.under(Mask(other), scale=OWN))
 
 
 def heads_interleaved(evidence: Evidence) -> Iterator[Guess]:
@@ -145,7 +145,8 @@ def base_two(evidence: Evidence) -> Iterator[Guess]:
 def dead_zero(evidence: Evidence) -> Iterator[Guess]:
     lse = evidence.problem.truth.lse
     if bool(lse.isinf().any()):
-        yield Guess("lse of rows that see no key is 0, not minus infinity", "B3", {"lse": lse.masked_fill(lse.isinf(), 0)})
+        words = "lse of rows that see no key is 0, not minus infinity"
+        yield Guess(words, "B3", {"lse": lse.masked_fill(lse.isinf(), 0)})
 
 
 def factor(evidence: Evidence) -> Iterator[Guess]:
@@ -153,7 +154,8 @@ def factor(evidence: Evidence) -> Iterator[Guess]:
     if "lse" in evidence.failed:
         return
     for rank in (None, *(range(evidence.world) if evidence.world > 1 else ())):
-        held = (torch.ones_like(evidence.owner, dtype=torch.bool) if rank is None else evidence.owner == rank)[:, None, :, None]
+        held = evidence.owner >= 0 if rank is None else evidence.owner == rank
+        held = held[:, None, :, None]
         true = {name: getattr(evidence.problem.truth, name) for name in evidence.failed}
         size = sum(float((true[name] ** 2 * held).sum()) for name in true)
         inner = sum(float((true[name] * evidence.actual[name].double() * held).sum()) for name in true)
@@ -165,5 +167,5 @@ def factor(evidence: Evidence) -> Iterator[Guess]:
             yield Guess(f"{', '.join(true)}: {words}{place}", "B1" if "out" in true else "B4", predicted)
 
 
-HYPOTHESES = (base_two, dead_zero, factor, refilled, scale, rule_ignored, window_shifted, other_variant, heads_interleaved,
-              local_only, not_accumulated)
+HYPOTHESES = (base_two, dead_zero, factor, refilled, scale, rule_ignored, window_shifted, other_variant,
+              heads_interleaved, local_only, not_accumulated)

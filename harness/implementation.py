@@ -120,19 +120,26 @@ def load(spec: str) -> Implementation:
     """
     module_name, colon, name = KNOWN.get(spec, spec).partition(":")
     if not colon:
-        raise ValueError(f"unknown implementation {spec!r}: known are {', '.join(KNOWN)}; others load as package.module:name")
+        known = ", ".join(KNOWN)
+        raise ValueError(f"unknown implementation {spec!r}: known are {known}; others load as package.module:name")
     if module_name == "sabotage":
         from harness.sabotage import faults
 
         return faults.load(name)
     try:
-        found = getattr(importlib.import_module(module_name), name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise ValueError(f"implementation {spec!r}: no module named {error.name!r}") from error
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"implementation {spec!r}: module {module_name} cannot be imported: {said}") from error
+    try:
+        found = getattr(module, name)
     except AttributeError as error:
         raise ValueError(f"implementation {spec!r}: module {module_name} has no {name!r}") from error
     made = found() if isinstance(found, type) or not isinstance(found, Implementation) else found
     if not isinstance(made, Implementation):
-        raise ValueError(f"implementation {spec!r} is a {type(made).__name__}, not a harness.implementation.Implementation")
+        kind = type(made).__name__
+        raise ValueError(f"implementation {spec!r} is a {kind}, not a harness.implementation.Implementation")
     made.name = made.name or name
     return made

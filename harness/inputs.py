@@ -18,7 +18,7 @@ BESIDE = float("nan")
 
 @dataclass(frozen=True)
 class Numbers:
-    """q `[B, Hq, S, D]`, k `[B, Hkv, S, D]`, v `[B, Hkv, S, Dv]`, dout `[B, Hq, S, Dv]`: whole rows or one rank's part."""
+    """q `[B, Hq, S, D]`, k `[B, Hkv, S, D]`, v `[B, Hkv, S, Dv]`, dout `[B, Hq, S, Dv]`: whole rows, or one rank's."""
 
     q: Tensor
     k: Tensor

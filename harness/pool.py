@@ -77,7 +77,8 @@ class Pool:
         for rank in range(self.world):
             stack = Path(self._folder.name) / f"{self._generation}-{rank}.stack"
             stack.touch()
-            self._workers.append(_Worker(self._context, Seat(rank, self.world, self.device, port, self._generation, str(stack))))
+            seat = Seat(rank, self.world, self.device, port, self._generation, str(stack))
+            self._workers.append(_Worker(self._context, seat))
 
     def _ready(self) -> str | None:
         """Waits for workers that still start; a pool that lost an idle worker is replaced first."""

@@ -123,7 +123,7 @@ def run_threads(world: int, work: Callable[[ThreadRanks], Any], limit: float, gr
         finally:
             done.release()
 
-    threads = [threading.Thread(target=rank_main, args=(rank,), daemon=True, name=f"rank {rank}") for rank in range(world)]
+    threads = [threading.Thread(target=rank_main, args=(rank,), daemon=True) for rank in range(world)]
     for thread in threads:
         thread.start()
     _await(threads, limit, grace, shared["stop"])

@@ -1,5 +1,6 @@
 """`python -m harness.run` and `torchrun -m harness.run`: arguments -> trials -> table, results file, exit code."""
 
+import importlib.util
 import os
 import sys
 import time
@@ -32,7 +33,12 @@ def main(argv: list[str] | None = None) -> int:
             return PASSED
         for spec in settings.implementations:
             load(spec)
+        if settings.report and importlib.util.find_spec("jinja2") is None:
+            raise ValueError("--report needs jinja2: pip install 'ringcheck[report]'")
         return Run(settings, cases, argv).code()
+    except KeyboardInterrupt:
+        print("ringcheck: interrupted", file=sys.stderr)
+        return ERROR
     except ValueError as error:
         if os.environ.get("RANK", "0") == "0":
             print(f"ringcheck: {error}", file=sys.stderr)
@@ -110,11 +116,12 @@ class Run:
         if not self.writer:
             return
         worlds = tuple(sorted({case.world for case, _ in self.todo}))
-        about = environment(settings.device, self.runner.backend, self.runner.threads)
+        about = environment(settings.device, self.runner.backend, self.runner.threads(max(worlds, default=1)))
         self.writer.run({
             "time": datetime.now(UTC).isoformat(timespec="seconds"), "argv": self.argv,
-            "settings": {"implementations": list(settings.implementations), "cases": list(settings.cases), "ranks": max(worlds, default=0),
-                         "worlds": list(worlds), "seed": settings.seed, "iters": settings.timing.iters,
+            "settings": {"implementations": list(settings.implementations), "cases": list(settings.cases),
+                         "ranks": max(worlds, default=0), "worlds": list(worlds), "seed": settings.seed,
+                         "iters": settings.timing.iters,
                          "warmup": settings.timing.warmup, "timeout": settings.timeout, "tokens": settings.tokens},
             "environment": about})
         self.table.header(settings, about, places, worlds)
@@ -130,7 +137,8 @@ class Run:
     def _lost(self, found: dict[str, Any]) -> None:
         """The last words of rank 0 under torchrun."""
         self._keep(found)
-        self.table.end(self.records, time.perf_counter() - self.started, str(self.settings.json), "; cut, --resume continues")
+        seconds = time.perf_counter() - self.started
+        self.table.end(self.records, seconds, str(self.settings.json), "; cut, --resume continues")
 
     def _tail(self) -> int:
         code = self.runner.share(exit_code(self.records))

@@ -2,10 +2,12 @@
 
 import os
 import platform
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import torch
 import torch.distributed as dist
 
 from cases.case import Case
@@ -26,7 +28,8 @@ class Runner(Protocol):
 
     leads: bool
     backend: str
-    threads: int
+
+    def threads(self, world: int) -> int: ...
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any] | None: ...
 
@@ -44,13 +47,15 @@ class Pools:
 
     def __init__(self, device: str = "cpu"):
         self.device, self.backend = device, BACKENDS[device]
-        self.threads = 0
         self._pools: dict[int, Pool] = {}
+
+    def threads(self, world: int) -> int:
+        """Threads of torch in each rank."""
+        return threads_per_rank(world)
 
     def pool(self, world: int) -> Pool:
         if world not in self._pools:
             self._pools[world] = Pool(world, self.device)
-            self.threads = threads_per_rank(world)
         return self._pools[world]
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any]:
@@ -71,7 +76,13 @@ class Pools:
 class Threads:
     """`--in-process`: ranks are threads, for implementations that declare `in_process`."""
 
-    leads, backend, threads = True, "threads", 1
+    leads, backend = True, "threads"
+
+    def __init__(self):
+        torch.set_num_threads(1)
+
+    def threads(self, world: int) -> int:
+        return 1
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any]:
         started, made = time.perf_counter(), implementation(spec)
@@ -101,16 +112,16 @@ class Torchrun:
     every rank leaves with code 3."""
 
     def __init__(self, device: str, keep: Callable[[dict[str, Any]], None]):
-        import sys
-
         store, rank, world = next(dist.rendezvous("env://"))
         self.device, self.backend, self.leads = device, BACKENDS[device], rank == 0
-        self.threads = threads_per_rank(int(os.environ.get("LOCAL_WORLD_SIZE", world)))
         sys.stderr = Prefixed(sys.__stderr__, f"[rank {rank}] ")
         sys.stdout = sys.__stdout__ if rank == 0 else sys.stderr
         self.ranks = ProcessRanks(store, rank, world, device, COLLECTIVE_LIMIT)
         self._keep, self._now = keep, None
         self._watchdog = Watchdog(dist.PrefixStore("ringcheck", store.clone()), rank, world, self._lost)
+
+    def threads(self, world: int) -> int:
+        return torch.get_num_threads()
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any] | None:
         self._now = About(case, load(spec), spec, self.device), time.perf_counter()

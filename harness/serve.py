@@ -1,8 +1,8 @@
 """JSON lines over stdio for pytest: one process that owns the living pools, asked case by case.
 
-{"op": "hello"}                                            -> {"ringcheck", "python", "torch", ...} of harness.environment
-{"op": "hello", "impl": SPEC}                              -> the same and {"implementation": {"name", "variants", ...}}
-{"op": "list", "cases": [..], "worlds": [..], "dtypes": [..], "seed": 7} -> {"cases": [{"id", "name", "world", ...}]}
+{"op": "hello"}                                            -> {"ringcheck", "python", "torch", ...}
+{"op": "hello", "impl": SPEC}                              -> the same and {"implementation": {"name", ...}}
+{"op": "list", "cases": [..], "worlds": [..], "seed": 7}   -> {"cases": [{"id", "name", "world", "rules", ...}]}
 {"op": "run", "id": ID, "impl": SPEC, "timeout": seconds}  -> {"record": {...}} of a case listed before
 {"op": "stop"}                                             -> ends, as the end of stdin does
 A request that cannot be met gets {"error": one line}; stdout carries nothing else.
@@ -58,14 +58,16 @@ class Service:
         case = self.cases.get(request.get("id"))
         if case is None:
             raise ValueError(f"case {request.get('id')!r} was not listed")
-        load(request.get("impl", "ring"))
-        return {"record": self.pools.run(case, request.get("impl", "ring"), UNTIMED, float(request.get("timeout", 60)))}
+        spec, limit = request.get("impl", "ring"), float(request.get("timeout", 60))
+        load(spec)
+        return {"record": self.pools.run(case, spec, UNTIMED, limit)}
 
 
 def listed(case: Case) -> dict[str, Any]:
     """What pytest needs to name and mark a case."""
     return {"id": case.id, "name": case.name, "group": case.group, "world": case.world, "layout": case.layout,
-            "dtype": case.dtype, "requirements": list(case.requirements), "rules": [rule.name for rule in case.mask.rules],
+            "dtype": case.dtype, "requirements": list(case.requirements),
+            "rules": [rule.name for rule in case.mask.rules],
             "level": "strict" if case.inputs.poison == "nan" else "required"}
 
 

@@ -49,7 +49,9 @@ def last_call(stack: str) -> str:
     frames = [match for match in map(FRAME.match, stack.splitlines()) if match]
     own = [frame for frame in frames if not any(part in frame["file"] for part in FOREIGN)] or frames
     stopped = "stopped " if stack.startswith("(the process was stopped)") else ""
-    return f"{stopped}in {own[0]['call']} ({Path(own[0]['file']).name}:{own[0]['line']})" if own else f"{stopped}without a stack"
+    if not own:
+        return f"{stopped}without a stack"
+    return f"{stopped}in {own[0]['call']} ({Path(own[0]['file']).name}:{own[0]['line']})"
 
 
 def raised(error: BaseException) -> str:

@@ -6,7 +6,8 @@ from typing import Any, TextIO
 
 from harness.arguments import Settings
 
-NAMES = f"{'case':<48} {'tokens':>7} {'heads':>6} {'dtype':>5} {'time':>9} {'TFLOP/s':>8} {'time':>9} {'TFLOP/s':>8} {'error/budget':>13}   verdict"
+NAMES = (f"{'case':<48} {'tokens':>7} {'heads':>6} {'dtype':>5} {'time':>9} {'TFLOP/s':>8} {'time':>9} {'TFLOP/s':>8} "
+         f"{'error/budget':>13}   verdict")
 UNITS = f"{'':<48} {'':>7} {'':>6} {'':>5} {'(ms)':>9} {'(/rank)':>8} {'(ms)':>9} {'(/rank)':>8}"
 ABOVE = f"{'':<69} {'forward':>18} {'forward+backward':>18}"
 
@@ -43,8 +44,8 @@ class Table:
         counts = Counter(record["verdict"] for record in records)
         strict = sum(is_strict(record) for record in records)
         apart = f" ({strict} of strict level)" if strict else ""
-        self._note(f"{len(records)} cases: {counts['PASS']} passed, {counts['FAIL']} failed{apart}, {counts['SKIP']} skipped, "
-                   f"{counts['ERROR']} errors in {seconds:.1f} s{note}    {path}")
+        self._note(f"{len(records)} cases: {counts['PASS']} passed, {counts['FAIL']} failed{apart}, "
+                   f"{counts['SKIP']} skipped, {counts['ERROR']} errors in {seconds:.1f} s{note}    {path}")
         for record in records:
             if record["verdict"] == "FAIL":
                 self._failure(record)
@@ -53,7 +54,8 @@ class Table:
                 self._error(record)
         for record in records:
             if record["verdict"] == "SKIP":
-                self._note(f"SKIP {record['case']['id']}: {record['implementation']['name']} refuses: {record['reason']}")
+                name = record["implementation"]["name"]
+                self._note(f"SKIP {record['case']['id']}: {name} refuses: {record['reason']}")
 
     def note(self, text: str) -> None:
         """A line that is not data."""

@@ -16,7 +16,6 @@ from harness.implementation import Implementation, Setting
 from harness.problem import problem_of
 from harness.ranks import Ranks
 
-
 UNTIMED = Timing(iters=0)
 
 
@@ -59,9 +58,10 @@ def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[lis
     layout = [] if refusal else implementation.layout(case, ranks.group.size)
     layout = [part.cpu() for part in layout]
     said = ranks.all_gather((refusal, contract.layout_digest(layout)))
-    refusals, digests = zip(*said)
+    refusals, digests = zip(*said, strict=True)
     if len(set(refusals)) > 1:
-        breach = contract.Breach("D7", "ranks disagree on whether to refuse", "one answer", "; ".join(map(str, refusals)))
+        answers = "; ".join(map(str, refusals))
+        breach = contract.Breach("D7", "ranks disagree on whether to refuse", "one answer", answers)
     elif refusal:
         return layout, Verdict("SKIP", refusal)
     elif len(set(digests)) > 1:

@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import TextIO
@@ -73,7 +73,7 @@ def _answer(job: Job, ranks: ProcessRanks) -> tuple:
         return "raised", stacks.raised(error), traceback.format_exc()
 
 
-@lru_cache(maxsize=None)
+@cache
 def implementation(spec: str) -> Implementation:
     return load(spec)
 

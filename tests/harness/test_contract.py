@@ -2,20 +2,21 @@
 
 import pytest
 import torch
-from tests.harness.samples import causal, mixed
 
 from harness import contract
 from harness.adapters.dense import Dense
-
+from tests.harness.samples import causal, mixed
 
 NOTHING = torch.empty(0, dtype=torch.int64)
 
 
 def breach(parts, tokens=8, world=2):
-    return contract.layout_breach([torch.tensor(part) if part else NOTHING for part in parts], causal(world, tokens=tokens), world, Dense())
+    layout = [torch.tensor(part) if part else NOTHING for part in parts]
+    return contract.layout_breach(layout, causal(world, tokens=tokens), world, Dense())
 
 
-@pytest.mark.parametrize("parts", [[[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 7, 1, 6, -1], [2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5, 6, 7], []]])
+@pytest.mark.parametrize("parts", [[[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 7, 1, 6, -1], [2, 3, 4, 5]],
+                                   [[0, 1, 2, 3, 4, 5, 6, 7], []]])
 def test_honest_layouts_pass(parts):
     assert breach(parts) is None
 

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.harness.samples import causal, mixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness import inputs
 from harness.problem import problem_of
+from tests.harness.samples import causal, mixed
 
 
 def test_worlds_share_their_numbers_and_dtypes_round_them():
@@ -28,7 +28,7 @@ def test_put_undoes_take(tokens, world, by_row, random):
     whole = torch.randn(2, 3, tokens, 5)
     parts = [inputs.take(whole, part, fill=7.0) for part in positions]
     assert torch.equal(inputs.put(parts, list(positions), tokens), whole)
-    for part, held in zip(parts, positions):
+    for part, held in zip(parts, positions, strict=True):
         assert bool((part.transpose(1, 2)[held < 0] == 7.0).all())
 
 

@@ -14,6 +14,11 @@ from harness import run
 from harness.adapters.dense import Dense
 from reports import record
 
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+EVEN = ["--cases", "packed/even", "--layout", "zigzag", "--ranks", "1", "--iters", "0"]
+
+
 class Shy(Dense):
     name = "shy"
 
@@ -21,16 +26,12 @@ class Shy(Dense):
         return "documents are not supported"
 
 
-ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-EVEN = ["--cases", "packed/even", "--layout", "zigzag", "--ranks", "1", "--iters", "0"]
-
-
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--cases", "nosuch/case"], "nosuch/case"),
     (["--impl", "nobody"], "unknown implementation 'nobody': known are ring"),
     (["--impl", "no.module:name"], "no module named 'no'"),
     (["--impl", "harness.trial:Nothing"], "has no 'Nothing'"),
+    (["--impl", "tests.harness.broken:Ring"], "tests.harness.broken cannot be imported: RuntimeError: no such driver"),
     (["--impl", "sabotage:none"], "unknown fault 'none'"),
     (["--impl", ","], "names no implementation"),
     (["--frobnicate"], "unrecognized arguments: --frobnicate"),
@@ -88,7 +89,8 @@ def test_a_failure_is_code_1_and_repeated_last(tmp_path, capsys):
 
 def test_fail_fast_ends_at_the_first_failure(tmp_path):
     path = tmp_path / "r.jsonl"
-    assert run.main([*EVEN, "--impl", "sabotage:lse-in-base-two", "--in-process", "--fail-fast", "--json", str(path)]) == 1
+    command = [*EVEN, "--impl", "sabotage:lse-in-base-two", "--in-process", "--fail-fast", "--json", str(path)]
+    assert run.main(command) == 1
     assert record.read(path).counts == {"FAIL": 1}
 
 
@@ -124,8 +126,8 @@ def test_listings_run_nothing(tmp_path, capsys, monkeypatch):
 
 def test_ctrl_c_keeps_what_was_recorded(tmp_path):
     path = tmp_path / "r.jsonl"
-    command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64", "--layout",
-               "zigzag", "--impl", "dense,sabotage:hangs-on-one-rank", "--json", str(path)]
+    command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64",
+               "--layout", "zigzag", "--impl", "dense,sabotage:hangs-on-one-rank", "--json", str(path)]
     started = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     end = time.monotonic() + 60
@@ -140,16 +142,24 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path):
 
 def test_an_error_is_code_3_and_the_next_case_runs(tmp_path):
     path = tmp_path / "r.jsonl"
-    command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64", "--layout",
-               "zigzag", "--impl", "sabotage:killed-on-one-rank,dense", "--json", str(path), "--iters", "0"]
+    command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64",
+               "--layout", "zigzag", "--impl", "sabotage:killed-on-one-rank,dense", "--json", str(path), "--iters", "0"]
     ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, text=True, capture_output=True, timeout=90)
     assert ended.returncode == 3 and "1 passed, 0 failed, 0 skipped, 1 errors" in ended.stdout
     assert "# ERROR packed/even-zigzag-w2-fp64  rank 1 was killed by signal 9" in ended.stdout
     assert [trial["verdict"] for trial in record.read(path).trials] == ["ERROR", "PASS"]
 
 
+def test_a_report_is_written_at_the_end(tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert run.main([*EVEN, "--in-process", "--json", str(tmp_path / "r.jsonl"), "--report", str(page)]) == 0
+    assert "packed/even-zigzag-w1-fp64" in page.read_text() and str(page) in capsys.readouterr().out
+
+
 def test_importing_the_run_loads_no_gpu_package():
     code = ("import json, sys, harness.run; names = {name.split('.')[0] for name in sys.modules};"
-            "print(json.dumps(sorted(names & {'triton', 'flash_attn', 'ffpa_attn', 'cutlass', 'transformers', 'jinja2'})))")
-    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, text=True, capture_output=True, check=True)
+            "gpu = {'triton', 'flash_attn', 'ffpa_attn', 'cutlass', 'transformers', 'jinja2'};"
+            "print(json.dumps(sorted(names & gpu)))")
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, text=True, capture_output=True,
+                           check=True)
     assert json.loads(ended.stdout) == []

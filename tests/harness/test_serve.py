@@ -28,7 +28,8 @@ def test_hello_list_run_stop():
 def test_what_cannot_be_met_is_one_line():
     answers = replies("[1", "3", {"op": "dance"}, {"op": "run", "id": "no/case", "impl": "ring"},
                       {"op": "list", "cases": ["nosuch"]}, {"op": "hello", "impl": "nobody"})
-    words = ["Expecting", "JSON object", "unknown op 'dance'", "'no/case' was not listed", "nosuch", "unknown implementation"]
+    words = ["Expecting", "JSON object", "unknown op 'dance'", "'no/case' was not listed", "nosuch",
+             "unknown implementation"]
     assert len(answers) == len(words)
-    for answer, word in zip(answers, words):
+    for answer, word in zip(answers, words, strict=True):
         assert word in answer["error"] and "\n" not in answer["error"]

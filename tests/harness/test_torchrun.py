@@ -14,8 +14,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def torchrun(folder, *arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "harness.run",
-               "--cases", "packed/even", "--dtype", "fp64", "--layout", "zigzag", "--iters", "0", *arguments]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+               "-m", "harness.run", "--cases", "packed/even", "--dtype", "fp64", "--layout", "zigzag", "--iters", "0",
+               *arguments]
     return subprocess.run(command, cwd=folder, env=ENVIRONMENT, text=True, capture_output=True, timeout=120)
 
 
