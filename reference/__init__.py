@@ -1,1 +1,1 @@
-"""What is true: slow, plain attention on any device without a process group, and how far a correct answer may be from it."""
+"""What is true: plain attention without a process group, and how far a correct answer may be from it."""

@@ -1,15 +1,16 @@
 """How far a correct answer may be from the truth (SPEC C), and where a wrong one is furthest from it.
 
 fp64             max |x - truth| <= 1e-10 * max(1, max |finite truth|), a tensor at a time
-lower precision  norm(x - truth) <= 3 * (norm(twin - truth) + u * norm(R)), for each tensor, head and block of at most 64
-                 consecutive tokens of one document; R is `Truth.terms_*` and u the unit roundoff of the inputs' dtype
-lse              the same; R^2 = sum_d (scale q_d)^2 (sum_j p_j^2 k_jd^2 + (sum_j p_j k_jd)^2), what rounding of products
-                 and of inputs can do, plus u(lse's own dtype)^2 (1 + lse^2) for storage: it is peak + log(sum)
+lower precision  norm(x - truth) <= 3 * (norm(twin - truth) + u * norm(R)), for each tensor, head and block of at most
+                 64 consecutive tokens of one document; R is `Truth.terms_*`, u the unit roundoff of the inputs' dtype
+lse              the same; R^2 = sum_d (scale q_d)^2 (sum_j p_j^2 k_jd^2 + (sum_j p_j k_jd)^2) is what rounding of
+                 products and inputs can do; with u(lse's own dtype)^2 (1 + lse^2) for storage: it is peak + log(sum)
 exactly          -inf in lse, zeros of dead rows (B3) and of keys that nobody sees (B4)
 
-In fp32 the plain R is too small where one row decides: a correct merge by lse scores 17, and 51 at |score| near 100, in
-documents of a few tokens. exp(score - lse) turns rounding of its argument into an error of the whole row, so in fp32 each
-row's squared terms are multiplied by 1 + lse^2 + (1 + D) * sum_j p_j sum_d (scale q_d k_jd)^2, the D partial sums of a score.
+In fp32 the plain R is too small where one row decides: a correct merge by lse scores 17 in documents of a few tokens,
+and 51 at |score| near 100. exp(score - lse) makes rounding of its argument an error of the whole row, so in fp32 each
+row's squared terms are multiplied by 1 + lse^2 + (1 + D) * sum_j p_j sum_d (scale q_d k_jd)^2, for the D partial sums
+of a score.
 """
 
 from collections.abc import Mapping
@@ -72,8 +73,8 @@ def judge(actual: Mapping[str, Tensor | None], truth: Truth, twin: Twin | None, 
           documents: Tensor | None = None, compare: Tensor | None = None) -> dict[str, Deviation]:
     """The deviation of each tensor of `actual` (out, lse, dq, dk, dv; None or absent is not compared).
 
-    dtype is the inputs'; below fp64 it needs the twin and a truth with terms. documents `[B, S]` keep blocks inside one
-    document. compare `[B, Hq, S]` bool: queries whose out, lse and dq are judged (variant dead.undefined: `truth.live`).
+    dtype is the inputs'; below fp64 it needs the twin and a truth with terms. documents `[B, S]` keep blocks inside
+    one document. compare `[B, Hq, S]` bool: queries whose out, lse and dq are judged (dead.undefined: `truth.live`).
     Raises ValueError for a tensor of the wrong shape.
     """
     if dtype != torch.float64 and (twin is None or truth.terms_out is None):

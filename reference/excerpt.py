@@ -1,4 +1,4 @@
-"""Exact rows and keys of sequences that are too long for the whole truth: what a few queries give and a few keys get."""
+"""Exact rows and keys of sequences too long for the whole truth: what a few queries give and a few keys get."""
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ def of_keys(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, mask: Mask, rows: Row
 
 
 class _Rows:
-    """Queries at positions i against all keys: q, dout, out `[B, G, R * I, ...]`, weights and dscores `[B, G, R * I, S]`."""
+    """Queries at positions i, all keys: q, dout, out `[B, G, R * I, ...]`, weights and dscores `[B, G, R * I, S]`."""
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, dout: Tensor, mask: Mask, rows: Rows, i: Tensor, scale: float):
         allowed = mask.allowed(rows, i, torch.arange(rows.tokens)).to(q.device)

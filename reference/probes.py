@@ -1,9 +1,9 @@
 """Exact probes: inputs whose true answer follows from key intervals alone, for any dtype, kernel and size (SPEC C).
 
-All keys are 0, so that every query spreads evenly over its allowed keys. Then lse is the log of their number, out is the
-mean of their values, and values are coordinates: which key, which head, which batch row. The dout of a few queries is 1 in a
-column of their own, which then shows their row of the mask in dv; q likewise in dk, where column 0 of dout, 1 in all of them,
-sets neighbouring keys apart. dq is exactly 0.
+All keys are 0, so that every query spreads evenly over its allowed keys. Then lse is the log of their number, out is
+the mean of their values, and values are coordinates: which key, which head, which batch row. The dout of a few queries
+is 1 in a column of their own, which then shows their row of the mask in dv; q likewise in dk, where column 0 of dout, 1
+in all of them, sets neighbouring keys apart. dq is exactly 0.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Probe:
     q, k, v, dout     as for `reference.dense.truth`
     count, lse        [B, Hq, S] allowed keys of each query and the log of it
     out, dk, dv       [B, Hq, S, Dv], [B, Hkv, S, D], [B, Hkv, S, Dv]; dq is 0
-    head, query       [Hkv, C] the query head and query that column c of dk and dv shows; column 0 of dv sums over them
+    head, query       [Hkv, C] query head and query that column c of dk and dv shows; column 0 of dv sums over them
     dk_size           shaped as dk, sum of the absolute values of its terms
     """
 
@@ -49,7 +49,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Difference:
-    """The first place where an answer is not the probe's: index into the tensor, and for dk and dv the query shown there."""
+    """Where an answer first differs from the probe's: index into the tensor, for dk and dv the query shown there."""
 
     tensor: str
     index: tuple[int, ...]
@@ -65,7 +65,7 @@ class Difference:
 @torch.no_grad()
 def probe(mask: Mask, rows: Rows, heads: int, dim: int, value_dim: int | None = None,
           dtype: torch.dtype = torch.float32, scale: float | None = None, first: int = 0) -> Probe:
-    """A probe of `rows` with `heads` query heads on rows.groups key/value heads, in O(S * (K + D + Dv)) for K intervals.
+    """A probe of `rows` with `heads` query heads on rows.groups key/value heads, in O(S * K * Dv) for K intervals.
 
     The first eight columns of v are coordinates, the others mark one key each. `first` moves marks and shown queries:
     probes of first = 0, 1, ... show all of them in turn. Raises ValueError when the value head_dim is below eight.
@@ -186,7 +186,7 @@ def _attends(mask: Mask, rows: Rows, query: Tensor) -> Tensor:
     for g, i in enumerate(query):
         keys = mask.keys(rows, i).expand(-1, rows.groups, -1, -1, -1)[:, g]
         edges = torch.zeros(rows.batch, len(i), rows.tokens + 1, dtype=torch.int64)
-        for edge, sign in zip(keys.unbind(-1), (1, -1)):
+        for edge, sign in zip(keys.unbind(-1), (1, -1), strict=True):
             edges.scatter_add_(2, edge, torch.full_like(edge, sign))
         found.append(edges.cumsum(2)[..., :-1].mT > 0)
     return torch.stack(found, 1)

@@ -1,7 +1,7 @@
-"""The twin: an independent dense computation in a given low precision, whose error says what that precision costs (SPEC C).
+"""The twin: an independent dense computation in a low precision, whose error says what it costs (SPEC C).
 
-Every product is accumulated in fp32 and rounded to the dtype, as plain attention on that dtype would; softmax and lse are
-fp32, and gradients of keys are rounded once, after the sum over all queries and query heads.
+Every product is accumulated in fp32 and rounded to the dtype, as plain attention would; softmax and lse are fp32, and
+gradients of keys are rounded once, after the sum over all queries and query heads.
 """
 
 from dataclasses import dataclass

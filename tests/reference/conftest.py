@@ -32,8 +32,8 @@ def masks(tokens: int) -> dict[str, Mask]:
 @pytest.fixture
 def draw() -> Callable[..., list[Tensor]]:
     """Signed normal q, k, v, dout of a seed."""
-    def drawn(tokens: int, heads: int = 4, kv_heads: int = 2, dim: int = 32, value_dim: int | None = None, batch: int = 1,
-              dtype: torch.dtype = torch.float64, seed: int = 0) -> list[Tensor]:
+    def drawn(tokens: int, heads: int = 4, kv_heads: int = 2, dim: int = 32, value_dim: int | None = None,
+              batch: int = 1, dtype: torch.dtype = torch.float64, seed: int = 0) -> list[Tensor]:
         generator = torch.Generator().manual_seed(seed)
         value_dim = value_dim or dim
         shapes = [(heads, dim), (kv_heads, dim), (kv_heads, value_dim), (heads, value_dim)]

@@ -27,13 +27,13 @@ INTERLEAVED = Mask((Causal(), Documents((tuple((n % 3 + 1, 1) for n in range(256
 class Judged:
     """A problem with its truth and twin, and what a ring answers."""
 
-    def __init__(self, inputs, mask, scale=None, ring=Ring(4)):
+    def __init__(self, inputs, mask, scale=None, ring=None):
         q, k, _, _ = inputs
         self.mask, self.inputs, self.dtype, self.scale = mask, inputs, q.dtype, scale
         self.rows = mask.rows(q.shape[0], q.shape[2], k.shape[1])
         self.truth = truth(*inputs, mask, self.rows, scale, terms=q.dtype != torch.float64)
         self.twin = None if q.dtype == torch.float64 else twin(*inputs, mask, self.rows, scale)
-        self.answer = self.by(ring)
+        self.answer = self.by(ring or Ring(4))
 
     def by(self, ring):
         if self.dtype == torch.float64:
@@ -49,8 +49,9 @@ class Judged:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("mask", [Mask((Causal(),)), PACKED, INTERLEAVED], ids=["causal", "packed", "interleaved"])
-@pytest.mark.parametrize("options", [{}, {"spread": 6.0}, {"spread": 20.0, "scale": 1.0}, {"scale": 0.0}, {"scale": -0.3},
-                                     {"dim": 128, "heads": 2}, {"dim": 24, "value_dim": 40, "kv_heads": 1}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"spread": 6.0}, {"spread": 20.0, "scale": 1.0}, {"scale": 0.0},
+                                     {"scale": -0.3}, {"dim": 128, "heads": 2},
+                                     {"dim": 24, "value_dim": 40, "kv_heads": 1}], ids=str)
 def test_correct_rings_are_accepted(draw, dtype, mask, options):
     spread, scale = options.get("spread", 1.0), options.get("scale")
     shape = {name: options[name] for name in options if name not in ("spread", "scale")}
@@ -105,7 +106,8 @@ def test_one_row_that_is_another_token_s(draw, dtype, name):
     found = judged.deviations(**{name: wrong})[name]
     assert found.ratio > 1 and (found.batch, found.head, found.token) == (0, 1, 130)
     assert found.tokens == (128, 192)
-    assert found.actual == wrong[0, 1, 130, found.dim] and found.expected == getattr(judged.truth, name)[0, 1, 130, found.dim]
+    assert found.actual == wrong[0, 1, 130, found.dim]
+    assert found.expected == getattr(judged.truth, name)[0, 1, 130, found.dim]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -197,7 +199,7 @@ def test_absent_tensors_are_not_compared_and_wrong_shapes_refused(draw):
 @settings(max_examples=30, deadline=None)
 def test_blocks_hold_at_most_64_tokens_of_one_document(ids):
     documents = torch.tensor(ids)
-    for row, block in zip(documents, blocks(*documents.shape, documents)):
+    for row, block in zip(documents, blocks(*documents.shape, documents), strict=True):
         for number in block.unique():
             inside = (block == number).nonzero()[:, 0]
             assert len(inside) <= 64 and len(row[inside].unique()) == 1

@@ -31,8 +31,8 @@ def test_probe_is_the_truth(make_mask, first, scale):
     rows = mask.rows(1, tokens, 2)
     found = probe(mask, rows, heads=6, dim=16, value_dim=24, dtype=torch.float64, scale=scale, first=first)
     exact = truth(found.q, found.k, found.v, found.dout, mask, rows, scale)
-    for name in ("out", "lse", "dk", "dv"):
-        torch.testing.assert_close(getattr(found, name), getattr(exact, name), rtol=1e-12, atol=1e-12, msg=lambda m: f"{name}: {m}")
+    tensors = [(getattr(found, name), getattr(exact, name)) for name in ("out", "lse", "dk", "dv")]
+    torch.testing.assert_close(*zip(*tensors, strict=True), rtol=1e-12, atol=1e-12)
     assert (exact.dq == 0).all() and (found.lse == -math.inf).equal(~exact.live)
     assert check(found, answer_of(found, mask, rows, scale)) is None
 
@@ -125,7 +125,7 @@ def test_all_shown_queries_appear_in_turn():
     shown = set()
     for first in range(10):
         found = probe(mask, rows, heads=4, dim=8, first=first)
-        shown |= set(zip(found.head.flatten().tolist(), found.query.flatten().tolist()))
+        shown |= set(zip(found.head.flatten().tolist(), found.query.flatten().tolist(), strict=True))
     assert shown == {(head, query) for head in range(4) for query in range(40)}
 
 
@@ -146,8 +146,8 @@ def test_excerpts_are_the_truth(draw, make_mask, scale):
     k, v = (x.masked_fill(~whole.seen[..., None], math.nan) for x in (k, v))
     chosen = torch.tensor([0, 1, 51, 52, 77, 149])
     found = excerpt.of_queries(q, k, v, dout, mask, rows, chosen, scale)
-    for x, expected in zip(found, (whole.out, whole.lse, whole.dq)):
+    for x, expected in zip(found, (whole.out, whole.lse, whole.dq), strict=True):
         torch.testing.assert_close(x, expected[:, :, chosen], rtol=1e-12, atol=1e-13)
     found = excerpt.of_keys(q, k, v, dout, mask, rows, chosen, scale)
-    for x, expected in zip(found, (whole.dk, whole.dv)):
+    for x, expected in zip(found, (whole.dk, whole.dv), strict=True):
         torch.testing.assert_close(x, expected[:, :, chosen], rtol=1e-12, atol=1e-13)
