@@ -34,7 +34,7 @@ def test_verdicts_are_told_without_a_traceback_of_the_plugin(repository):
 def test_without_configuration_nothing_is_collected(repository):
     repository.write("pytest.ini", "[pytest]\n")
     ran = repository.pytest()
-    assert "1 passed" in ran.stdout and "ringcheck" not in ran.stdout
+    assert "1 passed" in ran.stdout and "ringcheck:" not in ran.stdout
 
 
 def test_a_path_on_the_command_line_leaves_the_catalogue_out(repository):
