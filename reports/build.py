@@ -26,7 +26,7 @@ def page(files: list[Results]) -> str:
         raise ValueError("the report needs jinja2: pip install 'ringcheck[report]'") from error
     environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=ChainableUndefined,
                               trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(number=number, command=shlex.join)
+    environment.filters.update(number=number, size=size, command=shlex.join)
     return environment.get_template("page.html.jinja").render(contents(files))
 
 
@@ -75,6 +75,11 @@ def figures_of(trial: Trial) -> dict[str, str]:
 def number(value: float | None, form: str = ".2f") -> str:
     """A figure of the page; an en dash where there is none."""
     return format(value, form) if isinstance(value, (int, float)) else "–"
+
+
+def size(count: float) -> str:
+    """Bytes in words: KiB below one MiB."""
+    return f"{count / 1024:.3g} KiB" if count < 1000 * 1024 else f"{count / 2**20:.3g} MiB"
 
 
 def write(paths: Iterable[str | Path], target: str | Path) -> str:

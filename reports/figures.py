@@ -16,12 +16,12 @@ def mask(picture: dict, title: str) -> str:
     """
     allowed, owner = picture["allowed"], picture["owner"]
     n = len(allowed)
-    strip = max(3, n // 10)
+    strip = n // 10 if n >= 30 else n / 10
     parts = [_path(f"o{rank % HUES} l{level}", boxes, strip) for (rank, level), boxes in _boxes(allowed, owner)]
     parts += [_strip(owner, strip, n)]
-    edges = "".join(f"M{strip} {y + strip}h{n}" for y in range(1, n) if owner[y] != owner[y - 1]) if _runs(owner) <= 16 else ""
+    edges = "".join(f"M{strip:g} {y + strip:g}h{n}" for y in range(1, n) if owner[y] != owner[y - 1]) if _runs(owner) <= 16 else ""
     side = n + strip
-    frame = f"M{strip} {strip}h{n}v{n}h-{n}z"
+    frame = f"M{strip:g} {strip:g}h{n}v{n}h-{n}z"
     return _svg(side, side, title, f'{"".join(parts)}<path class="edge" d="{edges}{frame}"/>', "mask")
 
 
@@ -45,10 +45,11 @@ def hops(area: Sequence[Sequence[float]], title: str) -> str:
     top = max(map(max, area)) or 1
     cells = []
     for y, row in enumerate(area):
-        cells.append(f'<text x="0" y="{16 * y + 25}">{y}</text><text x="{26 * y + 20}" y="10">{y}</text>')
+        cells.append(f'<text x="5" y="{16 * y + 25}">{y}</text><text x="{26 * y + 23}" y="10">{y}</text>')
         for x, value in enumerate(row):
-            cells.append(f'<rect class="heat" fill-opacity="{0.75 * value / top:.2f}" x="{26 * x + 11}" y="{16 * y + 14}" width="25" height="15"/>'
-                         f'<text x="{26 * x + 23}" y="{16 * y + 25}" text-anchor="middle">{100 * value / total:.0f}</text>')
+            left, top_edge, shade = 26 * x + 11, 16 * y + 14, 0.75 * value / top
+            cells.append(f'<rect fill-opacity="{shade:.2f}" x="{left}" y="{top_edge}"/>'
+                         f'<text x="{left + 12}" y="{top_edge + 11}">{100 * value / total:.0f}</text>')
     return _svg(26 * len(area) + 12, 16 * len(area) + 14, title, "".join(cells), "hops")
 
 
@@ -139,32 +140,31 @@ def _row_runs(row: list[float]) -> Iterable[tuple[int, int, int]]:
             start = x
 
 
-def _path(name: str, boxes: Iterable[tuple[int, int, int, int]], offset: int) -> str:
-    data = "".join(f"M{x + offset} {y + offset}h{width}v{height}h-{width}z" for x, y, width, height in boxes)
+def _path(name: str, boxes: Iterable[tuple[int, int, int, int]], offset: float) -> str:
+    data = "".join(f"M{x + offset:g} {y + offset:g}h{width}v{height}h-{width}z" for x, y, width, height in boxes)
     return f'<path class="{name}" d="{data}"/>'
 
 
-def _strip(owner: list[int], strip: int, n: int) -> str:
+def _strip(owner: list[int], strip: float, n: int) -> str:
     """Ranks of the rows on the left and of the keys on top; digits where a run is long enough to hold one."""
-    parts = []
-    start = 0
+    parts, start, wide = [], 0, 0.8 * strip
     for end in range(1, n + 1):
         if end < n and owner[end] == owner[start]:
             continue
         rank, size = owner[start], end - start
-        parts.append(f'<path class="o{rank % HUES} l2" d="M0 {start + strip}h{strip - 1}v{size}h-{strip - 1}zM{start + strip} 0h{size}v{strip - 1}h-{size}z"/>')
+        parts.append(f'<path class="o{rank % HUES} l2" d="M0 {start + strip:g}h{wide:g}v{size}h-{wide:g}zM{start + strip:g} 0h{size}v{wide:g}h-{size}z"/>')
         if size >= strip:
             middle = start + strip + size / 2
-            parts.append(f'<text x="{(strip - 1) / 2}" y="{middle + strip * 0.3:.1f}">{rank}</text><text x="{middle:.1f}" y="{strip * 0.75:.1f}">{rank}</text>')
+            parts.append(f'<text x="{wide / 2:.2g}" y="{middle + wide * 0.36:.1f}">{rank}</text><text x="{middle:.1f}" y="{wide * 0.86:.2g}">{rank}</text>')
         start = end
-    return f'<g font-size="{strip * 0.9:.1f}">{"".join(parts)}</g>'
+    return f'<g font-size="{strip * 0.9:.2g}">{"".join(parts)}</g>'
 
 
 def _runs(owner: list[int]) -> int:
     return 1 + sum(a != b for a, b in zip(owner, owner[1:]))
 
 
-def _svg(width: int, height: int, title: str, body: str, name: str, stretch: bool = False) -> str:
+def _svg(width: float, height: float, title: str, body: str, name: str, stretch: bool = False) -> str:
     aspect = ' preserveAspectRatio="none"' if stretch else f' width="{width}" height="{height}"'
-    return (f'<svg class="{name}" viewBox="0 0 {width} {height}" role="img"{aspect}>'
+    return (f'<svg class="{name}" viewBox="0 0 {width:g} {height:g}" role="img"{aspect}>'
             f"<title>{escape(title)}</title>{body}</svg>")
