@@ -33,7 +33,13 @@ def allowed_share(mask: Mask, rows: Rows, cells: int = 48, row: int = 0) -> Tens
 
 
 def owner(layout: list[Tensor], rows: Rows, cells: int = 48, row: int = 0) -> Tensor:
-    """`[n]`: the rank that holds most of the query rows of each cell of batch row `row`."""
+    """`[n]`: the rank that holds most of the query rows of each cell of batch row `row`; ranks that tie take turns."""
     held = owners(layout, rows)[row]
     edge = edges(rows.tokens, cells).tolist()
-    return torch.stack([held[first:last].mode().values for first, last in pairwise(edge)])
+    return torch.stack([_most(held[first:last], cell) for cell, (first, last) in enumerate(pairwise(edge))])
+
+
+def _most(ranks: Tensor, turn: int) -> Tensor:
+    names, counts = ranks.unique(return_counts=True)
+    tied = names[counts == counts.max()]
+    return tied[turn % len(tied)]
