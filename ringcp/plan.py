@@ -164,7 +164,7 @@ def _to(plan: Plan, device: str) -> Plan:
         return plan
     hops = tuple(
         replace(hop, give=_move(hop.give, device), place=_move(hop.place, device),
-                work=hop.work and Work(hop.work.spans.to(device), hop.work.keys))
+                work=hop.work and replace(hop.work, device=device))
         for hop in plan.hops
     )
     return Plan(plan.tokens, _move(plan.order, device), hops,

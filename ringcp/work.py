@@ -6,6 +6,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ringcp.calls import Call, calls
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -20,12 +22,14 @@ class Tile:
 class Work:
     """L queries against K keys of one hop; rows of the batch B, key/value heads G that the mask tells apart.
 
-    spans   [B, G, L, N, 2] int64 key spans of each query, sorted, disjoint
+    spans   [B, G, L, N, 2] int64 key spans of each query, sorted, disjoint; on the host
     keys    K
+    device  where the tensors are that a kernel gets
     """
 
     spans: Tensor
     keys: int
+    device: str = "cpu"
 
     @property
     def queries(self) -> int:
@@ -36,7 +40,7 @@ class Work:
         """Whether query i attends exactly keys 0..i, all of them square."""
         if self.queries != self.keys or self.spans.shape[3] != 1:
             return False
-        end = torch.arange(1, self.queries + 1, device=self.spans.device)
+        end = torch.arange(1, self.queries + 1)
         return bool((self.spans[..., 0, 0] == 0).all() and (self.spans[..., 0, 1] == end).all())
 
     def tiles(self, block: int) -> tuple[Tile, ...]:
@@ -44,6 +48,16 @@ class Work:
         if block not in self._tiles:
             self._tiles[block] = self._cut(block)
         return self._tiles[block]
+
+    @cached_property
+    def calls(self) -> list[list[Call]]:
+        """The same as band-shaped kernel calls, by layer; for masks that do not tell key/value heads apart."""
+        assert self.spans.shape[1] == 1, "bands hold for all heads"
+        return calls(self.spans, self.keys, self.device)
+
+    @cached_property
+    def _placed(self) -> Tensor:
+        return self.spans.to(self.device)
 
     @cached_property
     def _tiles(self) -> dict[int, tuple[Tile, ...]]:
@@ -65,7 +79,7 @@ class Work:
 
     def allowed(self, tile: Tile) -> Tensor:
         """The tile as bool `[B, G, queries, keys]`."""
-        spans = self.spans[:, :, tile.queries]
+        spans = self._placed[:, :, tile.queries]
         key = torch.arange(tile.keys.start, tile.keys.stop, device=spans.device)
         inside = (key >= spans[..., 0, 0, None]) & (key < spans[..., 0, 1, None])
         for column in range(1, spans.shape[3]):
