@@ -1,3 +1,3 @@
-"""Collects the catalogue against `ring` with a plain `pytest` in the checkout; an installed plugin is not loaded twice."""
+"""A plain `pytest` in the checkout collects the catalogue against `ring`; an installed plugin is not loaded twice."""
 
 pytest_plugins = ["ringcheck.pytest_plugin"]

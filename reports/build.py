@@ -24,8 +24,13 @@ def page(files: list[Results]) -> str:
         from jinja2 import ChainableUndefined, Environment, FileSystemLoader
     except ModuleNotFoundError as error:
         raise ValueError("the report needs jinja2: pip install 'ringcheck[report]'") from error
-    environment = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=ChainableUndefined,
-                              trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=ChainableUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters.update(number=number, size=size, command=shlex.join)
     return environment.get_template("page.html.jinja").render(contents(files))
 
@@ -68,7 +73,9 @@ def figures_of(trial: Trial) -> dict[str, str]:
     return {
         "mask": figures.mask(trial["picture"], f"Mask of {name}: who may attend whom, by owner of the query"),
         "bars": figures.bars(area, f"Allowed pairs of each rank over the mean, {name}") if area else "",
-        "hops": figures.hops(between, f"Share of pairs by rank and owner of the key, {name}") if between and len(between) > 1 else "",
+        "hops": figures.hops(between, f"Share of pairs by rank and owner of the key, {name}")
+        if between and len(between) > 1
+        else "",
     }
 
 
@@ -99,7 +106,9 @@ def write(paths: Iterable[str | Path], target: str | Path) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one line on stderr."""
-    parser = argparse.ArgumentParser(prog="ringcheck build", description="Results files -> one self-contained HTML page.")
+    parser = argparse.ArgumentParser(
+        prog="ringcheck build", description="Results files -> one self-contained HTML page."
+    )
     parser.add_argument("results", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE.html")
     options = parser.parse_args(arguments)

@@ -1,15 +1,16 @@
-"""Figures as inline SVG text, one function a figure, numbers in and markup out. Colours come from style.css by class."""
+"""Figures as inline SVG text, one function a figure: numbers in, markup out. Colours come from style.css by class."""
 
 import math
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import pairwise
 
 HUES = 8
 LEVELS = (0.0, 0.34, 0.999)
 
 
 def mask(picture: dict, title: str) -> str:
-    """A mask, query rows downward, each cell tinted by the rank that owns the query; paler where only some pairs are allowed.
+    """A mask, query rows downward, each cell tinted by the rank of the query; paler where only some pairs are allowed.
 
     `picture` is the record's: `allowed` n x n shares in 0..1, `owner` the rank of each query row. The strips on the
     left and top carry the rank of the queries and of the keys, as colour and as digit.
@@ -19,7 +20,11 @@ def mask(picture: dict, title: str) -> str:
     strip = n // 10 if n >= 30 else n / 10
     parts = [_path(f"o{rank % HUES} l{level}", boxes, strip) for (rank, level), boxes in _boxes(allowed, owner)]
     parts += [_strip(owner, strip, n)]
-    edges = "".join(f"M{strip:g} {y + strip:g}h{n}" for y in range(1, n) if owner[y] != owner[y - 1]) if _runs(owner) <= 16 else ""
+    edges = (
+        "".join(f"M{strip:g} {y + strip:g}h{n}" for y in range(1, n) if owner[y] != owner[y - 1])
+        if _runs(owner) <= 16
+        else ""
+    )
     side = n + strip
     frame = f"M{strip:g} {strip:g}h{n}v{n}h-{n}z"
     return _svg(side, side, title, f'{"".join(parts)}<path class="edge" d="{edges}{frame}"/>', "mask")
@@ -31,10 +36,12 @@ def bars(values: Sequence[float], title: str) -> str:
     top = max(values, default=0) or 1
     rows = []
     for rank, value in enumerate(values):
-        y = 12 * rank
-        share = f"{value / mean:.2f}" if mean else "0"
-        rows.append(f'<text x="0" y="{y + 9}">{rank}</text><rect class="o{rank % HUES} l2" x="12" y="{y + 1}" width="{96 * value / top:.1f}" '
-                    f'height="9"/><text x="112" y="{y + 9}">{share}</text>')
+        y, share = 12 * rank, f"{value / mean:.2f}" if mean else "0"
+        rows += [
+            _text(0, y + 9, rank),
+            _rect(f"o{rank % HUES} l2", 12, y + 1, 96 * value / top, 9),
+            _text(112, y + 9, share),
+        ]
     line = f'<path class="edge" d="M{12 + 96 * mean / top:.1f} 0V{12 * len(values)}"/>'
     return _svg(140, 12 * len(values), title, "".join(rows) + line, "bars")
 
@@ -45,11 +52,11 @@ def hops(area: Sequence[Sequence[float]], title: str) -> str:
     top = max(map(max, area)) or 1
     cells = []
     for y, row in enumerate(area):
-        cells.append(f'<text x="5" y="{16 * y + 25}">{y}</text><text x="{26 * y + 23}" y="10">{y}</text>')
+        cells += [_text(5, 16 * y + 25, y), _text(26 * y + 23, 10, y)]
         for x, value in enumerate(row):
-            left, top_edge, shade = 26 * x + 11, 16 * y + 14, 0.75 * value / top
-            cells.append(f'<rect fill-opacity="{shade:.2f}" x="{left}" y="{top_edge}"/>'
-                         f'<text x="{left + 12}" y="{top_edge + 11}">{100 * value / total:.0f}</text>')
+            left, upper = 26 * x + 11, 16 * y + 14
+            cells.append(f'<rect fill-opacity="{0.75 * value / top:.2f}" x="{left}" y="{upper}"/>')
+            cells.append(_text(left + 12, upper + 11, f"{100 * value / total:.0f}"))
     return _svg(26 * len(area) + 12, 16 * len(area) + 14, title, "".join(cells), "hops")
 
 
@@ -61,28 +68,29 @@ def verdicts(counts: dict[str, int], title: str) -> str:
         share = counts.get(verdict, 0) / total
         width = max(800 * share, 6) if share else 0
         if share:
-            parts.append(f'<rect class="v-{verdict}" x="{x:.1f}" y="0" width="{width:.1f}" height="14"><title>{counts[verdict]} {verdict}</title></rect>')
+            told = f"<title>{counts[verdict]} {verdict}</title>"
+            parts.append(_rect(f"v-{verdict}", x, 0, width, 14, told))
             x += width
     return _svg(round(x) or 800, 14, title, "".join(parts), "verdicts", stretch=True)
 
 
 def budgets(ratios: dict[str, list[float]], title: str, bins: int = 48) -> str:
-    """Error/budget of every comparison, one histogram a row over a logarithmic axis from 1e-6 to 1e2; the line stands at 1.
+    """Error/budget of every comparison, one histogram a row over a logarithmic axis, 1e-6 to 1e2; the line stands at 1.
 
     `ratios` maps a row label (tensor and dtype) to its ratios; zeros land left, infinities and NaN right. The
     bar's height is the square root of the count, so that one outlier is seen beside a thousand neighbours.
     """
     left, width, height = 92, 860, 24
+    right, floor, line = left + width + 66, len(ratios) * height, left + width * _place(1.0)
     parts = []
     for row, (label, values) in enumerate(ratios.items()):
         base = (row + 1) * height
-        parts.append(f'<text x="0" y="{base - 5}">{escape(label)}</text><path class="base" d="M{left} {base}h{width}"/>')
-        parts.append(_histogram(values, bins, left, width, base, height - 5))
-        parts.append(f'<text class="end" x="{left + width + 66}" y="{base - 5}">{_number(max(values, key=_order))}</text>')
-    floor = len(ratios) * height
-    line = left + width * _place(1.0)
-    axis = "".join(f'<text class="tick" x="{left + width * _place(10.0 ** e):.1f}" y="{floor + 13}">{"1" if e == 0 else f"1e{e}"}</text>' for e in range(-6, 3, 2))
-    parts.append(f'{axis}<path class="line" d="M{line:.1f} 0V{floor + 3}"/><text class="end" x="{left + width + 66}" y="{floor + 13}">worst</text>')
+        parts += [_text(0, base - 5, label), f'<path class="base" d="M{left} {base}h{width}"/>']
+        parts += [_histogram(values, bins, left, width, base, height - 5)]
+        parts += [_text(right, base - 5, _number(max(values, key=_order)), "end")]
+    for power in range(-6, 3, 2):
+        parts.append(_text(left + width * _place(10.0**power), floor + 13, f"1e{power}" if power else "1", "tick"))
+    parts += [f'<path class="line" d="M{line:.1f} 0V{floor + 3}"/>', _text(right, floor + 13, "worst", "end")]
     return _svg(left + width + 70, floor + 18, title, "".join(parts), "budgets")
 
 
@@ -97,7 +105,7 @@ def _histogram(values: list[float], bins: int, left: int, width: int, base: int,
         if count:
             tall = max(2.0, height * math.sqrt(count) / top)
             beyond = " over" if index / bins >= _place(1.0) else ""
-            bars.append(f'<rect class="bin{beyond}" x="{left + index * step:.1f}" y="{base - tall:.1f}" width="{step - 1:.1f}" height="{tall:.1f}"/>')
+            bars.append(_rect(f"bin{beyond}", left + index * step, base - tall, step - 1, tall))
     return "".join(bars)
 
 
@@ -113,10 +121,20 @@ def _order(ratio: float) -> float:
 
 
 def _number(value: float) -> str:
-    return "0" if value == 0 else f"{value:.2f}" if 0.01 <= value < 100 else f"{value:.0e}" if math.isfinite(value) else str(value)
+    return (
+        "0"
+        if value == 0
+        else f"{value:.2f}"
+        if 0.01 <= value < 100
+        else f"{value:.0e}"
+        if math.isfinite(value)
+        else str(value)
+    )
 
 
-def _boxes(allowed: list[list[float]], owner: list[int]) -> list[tuple[tuple[int, int], list[tuple[int, int, int, int]]]]:
+def _boxes(
+    allowed: list[list[float]], owner: list[int]
+) -> list[tuple[tuple[int, int], list[tuple[int, int, int, int]]]]:
     """Cells as few rectangles (x, y, width, height), by owner and level: equal runs of successive rows become one."""
     found: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}
     open_runs: dict[tuple[int, int, int, int], int] = {}
@@ -152,19 +170,32 @@ def _strip(owner: list[int], strip: float, n: int) -> str:
         if end < n and owner[end] == owner[start]:
             continue
         rank, size = owner[start], end - start
-        parts.append(f'<path class="o{rank % HUES} l2" d="M0 {start + strip:g}h{wide:g}v{size}h-{wide:g}zM{start + strip:g} 0h{size}v{wide:g}h-{size}z"/>')
+        down = f"M0 {start + strip:g}h{wide:g}v{size}h-{wide:g}z"
+        across = f"M{start + strip:g} 0h{size}v{wide:g}h-{size}z"
+        parts.append(f'<path class="o{rank % HUES} l2" d="{down}{across}"/>')
         if size >= strip:
             middle = start + strip + size / 2
-            parts.append(f'<text x="{wide / 2:.2g}" y="{middle + wide * 0.36:.1f}">{rank}</text><text x="{middle:.1f}" y="{wide * 0.86:.2g}">{rank}</text>')
+            parts += [_text(wide / 2, middle + wide * 0.36, rank), _text(middle, wide * 0.86, rank)]
         start = end
     return f'<g font-size="{strip * 0.9:.2g}">{"".join(parts)}</g>'
 
 
+def _text(x: float, y: float, text: object, name: str = "") -> str:
+    kind = f' class="{name}"' if name else ""
+    return f'<text{kind} x="{x:.4g}" y="{y:.4g}">{escape(str(text))}</text>'
+
+
+def _rect(name: str, x: float, y: float, width: float, height: float, inside: str = "") -> str:
+    return f'<rect class="{name}" x="{x:.4g}" y="{y:.4g}" width="{width:.4g}" height="{height:.4g}">{inside}</rect>'
+
+
 def _runs(owner: list[int]) -> int:
-    return 1 + sum(a != b for a, b in zip(owner, owner[1:]))
+    return 1 + sum(a != b for a, b in pairwise(owner))
 
 
 def _svg(width: float, height: float, title: str, body: str, name: str, stretch: bool = False) -> str:
     aspect = ' preserveAspectRatio="none"' if stretch else f' width="{width}" height="{height}"'
-    return (f'<svg class="{name}" viewBox="0 0 {width:g} {height:g}" role="img"{aspect}>'
-            f"<title>{escape(title)}</title>{body}</svg>")
+    return (
+        f'<svg class="{name}" viewBox="0 0 {width:g} {height:g}" role="img"{aspect}>'
+        f"<title>{escape(title)}</title>{body}</svg>"
+    )

@@ -75,7 +75,7 @@ def remote_share(trial: Trial) -> float | None:
 def sent_over_need(trial: Trial) -> float | None:
     """Bytes sent by all ranks in one step over the bytes of the remote keys and values that some query attends.
 
-    Ratio, lower is better: a forward alone is 1 at best, backward adds the keys again (unless kept) and their gradients.
+    Ratio, lower is better: a forward alone is 1 at best, backward adds the keys again (unless kept) and gradients.
     """
     sent, need = _measured(trial, "bytes_sent"), (trial.get("work") or {}).get("need_bytes")
     if not sent or not need:
@@ -93,7 +93,9 @@ def peak_mib(trial: Trial) -> float | None:
 
 def worst(trial: Trial, level: str = "required") -> dict[str, Any] | None:
     """The compared deviation of this level that is furthest beyond its budget."""
-    compared = [d for d in trial.get("deviations") or [] if d.get("ratio") is not None and d.get("level", "required") == level]
+    compared = [
+        d for d in trial.get("deviations") or [] if d.get("ratio") is not None and d.get("level", "required") == level
+    ]
     return max(compared, key=lambda d: math.inf if math.isnan(d["ratio"]) else d["ratio"], default=None)
 
 

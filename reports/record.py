@@ -52,7 +52,11 @@ class Writer:
         self.close()
 
     def _line(self, kind: str, record: dict[str, Any]) -> None:
-        stamped = {"kind": kind, "schema": SCHEMA, **{key: record[key] for key in record if key not in ("kind", "schema")}}
+        stamped = {
+            "kind": kind,
+            "schema": SCHEMA,
+            **{key: record[key] for key in record if key not in ("kind", "schema")},
+        }
         line = json.dumps(plain(stamped), allow_nan=False, separators=(",", ":"))
         try:
             self._file.write(line + "\n")
@@ -154,8 +158,14 @@ def _check(place: str, trial: dict[str, Any]) -> None:
     """Restores non-finite numbers of the deviations; the fields every reader relies on must be there."""
     case = trial.get("case")
     case = case if isinstance(case, dict) else {}
-    wanted = [("case", trial.get("case"), dict), ("implementation", trial.get("implementation"), dict), ("verdict", trial.get("verdict"), str),
-              ("case.id", case.get("id"), str), ("case.name", case.get("name"), str), ("case.world", case.get("world"), int)]
+    wanted = [
+        ("case", trial.get("case"), dict),
+        ("implementation", trial.get("implementation"), dict),
+        ("verdict", trial.get("verdict"), str),
+        ("case.id", case.get("id"), str),
+        ("case.name", case.get("name"), str),
+        ("case.world", case.get("world"), int),
+    ]
     for name, value, kind in wanted:
         if not isinstance(value, kind):
             raise ValueError(f"{place}: field {name} is missing or no {kind.__name__}")

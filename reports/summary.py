@@ -1,4 +1,4 @@
-"""`python -m reports.summary results/*.jsonl`: counts, worst ratios and slowest trials of results files as short text."""
+"""`python -m reports.summary results/*.jsonl`: counts, worst ratios and slowest trials in a few lines."""
 
 import argparse
 import sys
@@ -11,14 +11,20 @@ def summary(files: list[Results], count: int = 5) -> str:
     """A few lines about all trials of these files; `count` limits each list."""
     trials = view.latest(files)
     counts, strict = view.counts(trials), view.strict_counts(trials)
-    lines = [f"# {view.headline(trials)}",
-             "# " + "  ".join(f"{verdict} {number}" for verdict, number in counts.items()) +
-             f"  strict {strict['PASS']}/{strict['PASS'] + strict['FAIL']}"]
+    lines = [
+        f"# {view.headline(trials)}",
+        "# "
+        + "  ".join(f"{verdict} {number}" for verdict, number in counts.items())
+        + f"  strict {strict['PASS']}/{strict['PASS'] + strict['FAIL']}",
+    ]
     for trial in view.failures(trials)[:count]:
         told = (trial.get("diagnosis") or {}).get("headline") or trial.get("reason") or ""
         lines.append(f"{trial['verdict']:<6}{trial['case']['id']}  {told.splitlines()[0] if told else ''}")
     lines.append("# largest error/budget")
-    lines += [f"{deviation['ratio']:>10.3g}  {deviation['tensor']:<4} {trial['case']['id']}" for trial, deviation in view.furthest(trials, count)]
+    lines += [
+        f"{deviation['ratio']:>10.3g}  {deviation['tensor']:<4} {trial['case']['id']}"
+        for trial, deviation in view.furthest(trials, count)
+    ]
     lines.append("# slowest trials (s)")
     lines += [f"{trial.get('seconds') or 0:>10.2f}  {trial['case']['id']}" for trial in view.slowest(trials, count)]
     lines += [f"# skipped {len(ids)}: {reason}" for reason, ids in view.skips(trials)[:count]]

@@ -18,7 +18,13 @@ def latest(files: Iterable[Results]) -> list[Trial]:
     for results in files:
         for trial in results.trials:
             case, implementation = trial["case"], trial["implementation"]
-            found[case.get("id"), case.get("digest"), case.get("seed"), implementation.get("name"), implementation.get("device")] = trial
+            found[
+                case.get("id"),
+                case.get("digest"),
+                case.get("seed"),
+                implementation.get("name"),
+                implementation.get("device"),
+            ] = trial
     return list(found.values())
 
 
@@ -38,7 +44,11 @@ def headline(trials: list[Trial]) -> str:
     """The run in one line."""
     found = counts(trials)
     judged = len(trials) - found["SKIP"]
-    wrong = [f"{found[verdict]} {word}" for verdict, word in (("FAIL", "failed"), ("ERROR", "ended in error")) if found[verdict]]
+    wrong = [
+        f"{found[verdict]} {word}"
+        for verdict, word in (("FAIL", "failed"), ("ERROR", "ended in error"))
+        if found[verdict]
+    ]
     if not judged:
         return "Nothing ran"
     return f"{' and '.join(wrong)} of {judged} trials" if wrong else f"All {judged} trials passed"
@@ -78,7 +88,9 @@ def by_world(trials: list[Trial], rows_of: Callable[[Trial], Iterable[str]]) -> 
         for row in rows_of(trial):
             cells[row, trial["case"].get("world", 0)].append(trial)
     worlds = sorted({world for _, world in cells})
-    names = sorted({row for row, _ in cells}, key=lambda row: (row[:1], len(row), row) if row[1:].isdigit() else (row, 0, ""))
+    names = sorted(
+        {row for row, _ in cells}, key=lambda row: (row[:1], len(row), row) if row[1:].isdigit() else (row, 0, "")
+    )
     table = {row: [counts(cells[row, world]) if (row, world) in cells else None for world in worlds] for row in names}
     return {"worlds": worlds, "rows": table}
 
@@ -92,7 +104,7 @@ def requirements_of(trial: Trial) -> list[str]:
 
 
 def pictured(trials: Iterable[Trial]) -> list[Trial]:
-    """One trial for every mask picture: a case name, layout and world once, only the largest world when there are many."""
+    """One trial for every mask picture: name, layout and world once; only the largest world when many."""
     found: dict[tuple, Trial] = {}
     for trial in trials:
         if trial.get("picture"):
@@ -119,7 +131,12 @@ def ratios(trials: Iterable[Trial]) -> dict[str, list[float]]:
             if deviation.get("ratio") is not None and deviation.get("level", "required") == "required":
                 found[f"{deviation.get('tensor')} {trial['case'].get('dtype')}"].append(deviation["ratio"])
     tensors = ("out", "lse", "dq", "dk", "dv")
-    return dict(sorted(found.items(), key=lambda item: (item[0].split()[-1], [*tensors, item[0].split()[0]].index(item[0].split()[0]))))
+    return dict(
+        sorted(
+            found.items(),
+            key=lambda item: (item[0].split()[-1], [*tensors, item[0].split()[0]].index(item[0].split()[0])),
+        )
+    )
 
 
 def slowest(trials: Iterable[Trial], count: int = 5) -> list[Trial]:
@@ -130,4 +147,7 @@ def slowest(trials: Iterable[Trial], count: int = 5) -> list[Trial]:
 def furthest(trials: Iterable[Trial], count: int = 5) -> list[tuple[Trial, dict]]:
     """Trials by worst error/budget, largest first, with the deviation."""
     pairs = [(t, d) for t in trials if (d := metrics.worst(t))]
-    return sorted(pairs, key=lambda p: (-p[1]["ratio"] if p[1]["ratio"] == p[1]["ratio"] else float("-inf"), p[0]["case"].get("id", "")))[:count]
+    return sorted(
+        pairs,
+        key=lambda p: (-p[1]["ratio"] if p[1]["ratio"] == p[1]["ratio"] else float("-inf"), p[0]["case"].get("id", "")),
+    )[:count]

@@ -1,4 +1,4 @@
-"""The console script: `ringcheck --cases packed` runs, `ringcheck build` makes a page, `ringcheck serve` answers pytest."""
+"""The console script: `ringcheck --cases packed` runs, `ringcheck build` makes a page, `serve` answers pytest."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def order_paths() -> None:
-    """Puts the working directory last on the path: `--impl my_module:ring` is found, a user's `cases` hides nothing of ours.
+    """Searches the working directory last: `--impl my_module:ring` is found, a user's `cases` hides none of ours.
 
     Interpreters started from here (the pool's ranks) are told the same through PYTHONPATH and PYTHONSAFEPATH.
     """

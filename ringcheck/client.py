@@ -1,4 +1,4 @@
-"""Talks JSON lines with `ringcheck serve`, a process of its own, so that pytest never imports the suite. Stdlib only."""
+"""Talks JSON lines with `ringcheck serve`, a process of its own: pytest never imports the suite. Stdlib only."""
 
 import json
 import os
@@ -79,8 +79,16 @@ class Server:
         path += filter(None, [os.environ.get("PYTHONPATH")])
         environment = {**os.environ, **({"PYTHONPATH": os.pathsep.join(path)} if path else {})}
         self._stderr = tempfile.TemporaryFile("w+", errors="replace")
-        self._process = subprocess.Popen(self.command, cwd=self.directory, env=environment, text=True, start_new_session=True,
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr)
+        self._process = subprocess.Popen(
+            self.command,
+            cwd=self.directory,
+            env=environment,
+            text=True,
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+        )
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         threading.Thread(target=_read, args=(self._process.stdout, self._answers), daemon=True).start()
 
@@ -100,7 +108,7 @@ class Server:
 
 
 def _read(stream, answers: queue.Queue) -> None:
-    """Puts every JSON line of the server on the queue, None at its end; other output of an implementation is left out."""
+    """Puts every JSON line of the server on the queue, None at its end; anything else is left out."""
     for line in stream:
         try:
             answer = json.loads(line)

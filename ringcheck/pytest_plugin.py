@@ -1,4 +1,4 @@
-"""Collects the catalogue as pytest items against an implementation. Imports nothing of the suite, only its server's words."""
+"""Collects the catalogue as pytest items. Imports nothing of the suite, talks to its server."""
 
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,7 +21,9 @@ HEADER = pytest.StashKey[str]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ringcheck", "conformance of ring attention")
     group.addoption("--impl", metavar="SPEC", help=f"collect the catalogue against this {INI['ringcheck'][0]}")
-    group.addoption("--cases", action="append", metavar="NAMES", help=f"collect these cases: {INI['ringcheck_cases'][0]}")
+    group.addoption(
+        "--cases", action="append", metavar="NAMES", help=f"collect these cases: {INI['ringcheck_cases'][0]}"
+    )
     group.addoption("--worlds", metavar="N,N", help=INI["ringcheck_worlds"][0])
     group.addoption("--ringcheck-timeout", metavar="S", help=INI["ringcheck_timeout"][0])
     group.addoption("--expected-failures", metavar="FILE", help=INI["ringcheck_expected_failures"][0])
@@ -30,8 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "ringcheck: a case of the catalogue; further markers: rule (documents), "
-                            "requirement (A3), world (world3), layout (zigzag), dtype (bf16), level (strict)")
+    config.addinivalue_line(
+        "markers",
+        "ringcheck: a case of the catalogue; further markers: rule (documents), "
+        "requirement (A3), world (world3), layout (zigzag), dtype (bf16), level (strict)",
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -41,8 +46,10 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         hello = server(config).hello(implementation(config))
     except ServerError as error:
         raise pytest.UsageError(str(error)) from error
-    return (f"ringcheck: {implementation(config)} under test, worlds {' '.join(map(str, worlds(config)))}, "
-            f"cases {' '.join(cases(config)) or 'all'}, torch {hello.get('torch', 'unknown')}")
+    return (
+        f"ringcheck: {implementation(config)} under test, worlds {' '.join(map(str, worlds(config)))}, "
+        f"cases {' '.join(cases(config)) or 'all'}, torch {hello.get('torch', 'unknown')}"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -86,7 +93,9 @@ class CaseItem(pytest.Item):
 
     def setup(self) -> None:
         try:
-            record = server(self.config).run(self.name, implementation(self.config), float(setting(self.config, "ringcheck_timeout")))
+            record = server(self.config).run(
+                self.name, implementation(self.config), float(setting(self.config, "ringcheck_timeout"))
+            )
         except ServerError as error:
             pytest.fail(str(error), pytrace=False)
         if record["verdict"] == "SKIP":
@@ -108,7 +117,11 @@ def text(record: dict) -> str:
     found = record.get("diagnosis") or {}
     headline = found.get("headline") or record.get("reason") or ""
     lines = [f"{record['verdict']} {record['case']['id']}  {headline}"]
-    lines += [f"  {name:<12} {found[name]}" for name in ("requirement", "expected", "actual", "place", "again") if found.get(name)]
+    lines += [
+        f"  {name:<12} {found[name]}"
+        for name in ("requirement", "expected", "actual", "place", "again")
+        if found.get(name)
+    ]
     reason = record.get("reason")
     return "\n".join(lines + ([reason] if reason and reason != headline else []))
 
@@ -128,8 +141,13 @@ def server(config: pytest.Config) -> Server:
 
 def setting(config: pytest.Config, ini: str) -> str:
     """An option of the command line, else its ini key."""
-    option = {"ringcheck": "--impl", "ringcheck_cases": "--cases", "ringcheck_worlds": "--worlds",
-              "ringcheck_timeout": "--ringcheck-timeout", "ringcheck_expected_failures": "--expected-failures"}[ini]
+    option = {
+        "ringcheck": "--impl",
+        "ringcheck_cases": "--cases",
+        "ringcheck_worlds": "--worlds",
+        "ringcheck_timeout": "--ringcheck-timeout",
+        "ringcheck_expected_failures": "--expected-failures",
+    }[ini]
     given = config.getoption(option)
     return config.getini(ini) if given is None else " ".join(given) if isinstance(given, list) else given
 

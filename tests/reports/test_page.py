@@ -47,7 +47,9 @@ def test_the_page_needs_nothing_from_outside_and_no_script(results_file, trial):
     page = Page(build_page(results_file([trial(), trial(world=3)])))
     names = {tag for tag, _ in page.tags}
     assert not names & {"script", "link", "img", "iframe", "object"}
-    assert all(value.startswith("#") for _, found in page.tags for key, value in found.items() if key in ("href", "src"))
+    assert all(
+        value.startswith("#") for _, found in page.tags for key, value in found.items() if key in ("href", "src")
+    )
     assert "url(" not in build_page(results_file([trial()]))
 
 
@@ -57,16 +59,31 @@ def test_identical_records_give_identical_bytes(results_file, trial):
 
 
 def test_failures_come_first_with_diagnosis_and_command(results_file, trial):
-    diagnosis = {"headline": "dk arrives at the wrong rank", "requirement": "B4: to the owner", "expected": "-0.31", "actual": "0.0",
-                 "place": "rank 0, token 255", "again": "ringcheck --ranks 2 --cases packed/even"}
-    text = Page(build_page(results_file([trial(), trial(dtype="bf16", verdict="FAIL", ratio=810, diagnosis=diagnosis)]))).text
+    diagnosis = {
+        "headline": "dk arrives at the wrong rank",
+        "requirement": "B4: to the owner",
+        "expected": "-0.31",
+        "actual": "0.0",
+        "place": "rank 0, token 255",
+        "again": "ringcheck --ranks 2 --cases packed/even",
+    }
+    text = Page(
+        build_page(results_file([trial(), trial(dtype="bf16", verdict="FAIL", ratio=810, diagnosis=diagnosis)]))
+    ).text
     assert "1 failed of 2 trials" in text
     for words in diagnosis.values():
         assert text.index("What went wrong") < text.index(words) < text.index("Masks and load")
 
 
 def test_an_error_shows_the_stacks_of_ranks(results_file, trial):
-    one = trial(verdict="ERROR", deviations=[], measurement=None, work=None, picture=None, reason="rank 1 hangs\n[rank 1] ring.py:12 recv")
+    one = trial(
+        verdict="ERROR",
+        deviations=[],
+        measurement=None,
+        work=None,
+        picture=None,
+        reason="rank 1 hangs\n[rank 1] ring.py:12 recv",
+    )
     text = Page(build_page(results_file([one]))).text
     assert "1 ended in error of 1 trials" in text and "[rank 1] ring.py:12 recv" in text
 
@@ -80,7 +97,11 @@ def test_strict_is_told_apart_and_does_not_fail_the_run(results_file, trial):
 
 def test_hostile_text_is_shown_as_text(results_file, trial):
     evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
-    one = trial(verdict="FAIL", reason=evil, diagnosis={name: evil for name in ("headline", "requirement", "expected", "actual", "place", "again")})
+    one = trial(
+        verdict="FAIL",
+        reason=evil,
+        diagnosis={name: evil for name in ("headline", "requirement", "expected", "actual", "place", "again")},
+    )
     for name in ("id", "name", "group", "mask", "layout", "dtype", "tokens", "note"):
         one["case"][name] = evil
     one["implementation"].update(name=evil, layout=evil)
@@ -97,8 +118,13 @@ def test_tables_have_captions_and_scopes(results_file, trial):
 
 
 def test_fifteen_hundred_trials_stay_small_and_pictures_are_not_repeated(results_file, trial):
-    trials = [trial(f"group{n % 10}/case{n}", world, layout, dtype, size=48)
-              for n in range(40) for layout in ("contiguous", "zigzag", "striped") for world in (1, 2, 3, 4) for dtype in ("fp64", "fp32", "bf16")]
+    trials = [
+        trial(f"group{n % 10}/case{n}", world, layout, dtype, size=48)
+        for n in range(40)
+        for layout in ("contiguous", "zigzag", "striped")
+        for world in (1, 2, 3, 4)
+        for dtype in ("fp64", "fp32", "bf16")
+    ]
     text = build_page(results_file(trials))
     assert len(trials) == 1440 and text.count('<svg class="mask"') == 40 * 3
     assert len(text) < 2_500_000
@@ -115,15 +141,24 @@ def test_a_trial_run_again_counts_as_its_last_run(results_file, trial):
 
 
 def test_the_summary_names_worst_and_slowest(results_file, trial):
-    text = summary([record.read(results_file([trial(), trial(dtype="bf16", ratio=0.6), trial(world=3, verdict="FAIL", ratio=9.0)]))])
+    text = summary(
+        [
+            record.read(
+                results_file([trial(), trial(dtype="bf16", ratio=0.6), trial(world=3, verdict="FAIL", ratio=9.0)])
+            )
+        ]
+    )
     assert "1 failed of 3 trials" in text and "PASS 2  FAIL 1" in text
     assert text.index("9  out  packed/even-contiguous-w3-fp64") < text.index("0.6  out  packed/even-contiguous-w2-bf16")
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["missing.jsonl"], "results file missing.jsonl cannot be read: No such file"),
-    (["GIVEN", "-o", "GIVEN/no.html"], "cannot be written"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["missing.jsonl"], "results file missing.jsonl cannot be read: No such file"),
+        (["GIVEN", "-o", "GIVEN/no.html"], "cannot be written"),
+    ],
+)
 def test_command_line_errors_are_one_line_and_exit_2(results_file, trial, capsys, arguments, message):
     given = str(results_file([trial()]))
     assert build.main([word.replace("GIVEN", given) for word in arguments]) == 2

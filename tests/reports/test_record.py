@@ -61,12 +61,15 @@ def test_appending_after_a_cut_starts_a_line_of_its_own(tmp_path):
     assert any("r.jsonl:2: not JSON" in warning for warning in results.warnings)
 
 
-@pytest.mark.parametrize("line, message", [
-    ('{"kind": "trial", "schema": 9}', "r.jsonl:2: schema 9 is unknown"),
-    ('{"kind": "other"}', "r.jsonl:2: not a ringcheck record"),
-    ("[1]", "r.jsonl:2: not a ringcheck record"),
-    ('{"kind": "trial", "schema": 1, "case": {}, "verdict": "PASS"}', "r.jsonl:2: field implementation is missing"),
-])
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ('{"kind": "trial", "schema": 9}', "r.jsonl:2: schema 9 is unknown"),
+        ('{"kind": "other"}', "r.jsonl:2: not a ringcheck record"),
+        ("[1]", "r.jsonl:2: not a ringcheck record"),
+        ('{"kind": "trial", "schema": 1, "case": {}, "verdict": "PASS"}', "r.jsonl:2: field implementation is missing"),
+    ],
+)
 def test_foreign_lines_are_refused_with_file_and_line(tmp_path, line, message):
     path = tmp_path / "r.jsonl"
     path.write_text('{"kind": "run", "schema": 1}\n' + line + "\n")

@@ -19,8 +19,11 @@ class Adopter:
         for name in ("cases", "harness", "reports"):
             (path / name).mkdir()
             (path / name / "__init__.py").write_text(f"OWNER = 'adopter {name}'\n")
-        (path / "test_own.py").write_text("import cases, harness, reports\n\n\ndef test_own():\n"
-                                          "    assert [m.OWNER for m in (cases, harness, reports)] == ['adopter cases', 'adopter harness', 'adopter reports']\n")
+        (path / "test_own.py").write_text(
+            "import cases, harness, reports\n\n\ndef test_own():\n"
+            "    owners = [module.OWNER for module in (cases, harness, reports)]\n"
+            "    assert owners == ['adopter cases', 'adopter harness', 'adopter reports']\n"
+        )
         self.write("pytest.ini", "[pytest]\nringcheck = my_module:ring\n")
 
     def write(self, name: str, text: str) -> None:
@@ -28,10 +31,13 @@ class Adopter:
 
     def fake(self) -> None:
         """Lets the plugin talk to the stand-in server."""
-        self.write("conftest.py", f"import sys\nimport ringcheck.client\n\nringcheck.client.COMMAND[:] = [sys.executable, {str(FAKE)!r}]\n")
+        self.write(
+            "conftest.py",
+            f"import sys\nimport ringcheck.client\n\nringcheck.client.COMMAND[:] = [sys.executable, {str(FAKE)!r}]\n",
+        )
 
     def environment(self) -> dict[str, str]:
-        """Variables that lend this repository the package `ringcheck`, under a path that holds nothing else of the checkout."""
+        """Variables that lend this repository the package `ringcheck` and nothing else of the checkout."""
         lent = self.path.parent / "lent"
         lent.mkdir(exist_ok=True)
         if not (lent / "ringcheck").exists():
@@ -40,8 +46,19 @@ class Adopter:
 
     def pytest(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess:
         """Runs pytest here with the plugin and no other."""
-        command = [sys.executable, "-m", "pytest", "-p", "ringcheck.pytest_plugin", "-p", "no:cacheprovider", *arguments]
-        return subprocess.run(command, cwd=self.path, env=self.environment(), text=True, capture_output=True, timeout=timeout)
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "ringcheck.pytest_plugin",
+            "-p",
+            "no:cacheprovider",
+            *arguments,
+        ]
+        return subprocess.run(
+            command, cwd=self.path, env=self.environment(), text=True, capture_output=True, timeout=timeout
+        )
 
 
 @pytest.fixture

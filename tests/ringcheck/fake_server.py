@@ -5,21 +5,40 @@ import os
 import sys
 import time
 
-CASES = [{"id": f"{name}-zigzag-w{world}-{dtype}", "name": name, "world": world, "dtype": dtype, "layout": "zigzag",
-          "rules": ["causal", "documents"], "requirements": ["A1", "A3"]}
-         for name in ("packed/even", "packed/wrong", "packed/refused", "packed/crashed") for world in (1, 2) for dtype in ("fp64", "bf16")]
+CASES = [
+    {
+        "id": f"{name}-zigzag-w{world}-{dtype}",
+        "name": name,
+        "world": world,
+        "dtype": dtype,
+        "layout": "zigzag",
+        "rules": ["causal", "documents"],
+        "requirements": ["A1", "A3"],
+    }
+    for name in ("packed/even", "packed/wrong", "packed/refused", "packed/crashed")
+    for world in (1, 2)
+    for dtype in ("fp64", "bf16")
+]
 VERDICTS = {"even": "PASS", "wrong": "FAIL", "refused": "SKIP", "crashed": "ERROR"}
 
 
 def answer(request, listed):
     if request["op"] == "hello":
-        return {"error": "unknown implementation"} if request["impl"] == "unknown" else {"ringcheck": "0.1.0", "torch": "9.9"}
+        return (
+            {"error": "unknown implementation"}
+            if request["impl"] == "unknown"
+            else {"ringcheck": "0.1.0", "torch": "9.9"}
+        )
     if request["op"] == "list":
         unknown = [name for name in request["cases"] if not any(case["name"].startswith(name) for case in CASES)]
         if unknown:
             return {"error": f"no case matches {unknown[0]!r}"}
-        listed[:] = [case for case in CASES if case["world"] in request["worlds"]
-                     and (not request["cases"] or any(case["name"].startswith(name) for name in request["cases"]))]
+        listed[:] = [
+            case
+            for case in CASES
+            if case["world"] in request["worlds"]
+            and (not request["cases"] or any(case["name"].startswith(name) for name in request["cases"]))
+        ]
         return {"cases": listed}
     if not any(case["id"] == request["id"] for case in listed):
         return {"error": f"unknown id {request['id']}"}
@@ -29,10 +48,26 @@ def answer(request, listed):
     if request["impl"] == "silent":
         time.sleep(60)
     verdict = VERDICTS[request["id"].split("/")[1].split("-")[0]]
-    return {"record": {"case": {"id": request["id"]}, "verdict": verdict,
-                       "reason": {"SKIP": "value head_dim is not supported", "ERROR": "rank 1 hangs\n[rank 1] recv at ring.py:12"}.get(verdict),
-                       "diagnosis": {"headline": "dk at the wrong rank", "requirement": "B4: gradients", "expected": "1.0", "actual": "0.0",
-                                     "place": "rank 0", "again": f"ringcheck --cases {request['id']}"} if verdict == "FAIL" else None}}
+    return {
+        "record": {
+            "case": {"id": request["id"]},
+            "verdict": verdict,
+            "reason": {
+                "SKIP": "value head_dim is not supported",
+                "ERROR": "rank 1 hangs\n[rank 1] recv at ring.py:12",
+            }.get(verdict),
+            "diagnosis": {
+                "headline": "dk at the wrong rank",
+                "requirement": "B4: gradients",
+                "expected": "1.0",
+                "actual": "0.0",
+                "place": "rank 0",
+                "again": f"ringcheck --cases {request['id']}",
+            }
+            if verdict == "FAIL"
+            else None,
+        }
+    }
 
 
 listed = []

@@ -15,19 +15,30 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(directory, code, *flags):
     """Runs code in a directory, the checkout on the path behind it."""
-    return subprocess.run([sys.executable, *flags, "-c", code], cwd=directory, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-                          text=True, capture_output=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, *flags, "-c", code],
+        cwd=directory,
+        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        text=True,
+        capture_output=True,
+        timeout=120,
+    )
 
 
 def test_the_plugin_and_its_client_import_only_the_standard_library_and_pytest():
-    code = ("import sys, pytest, ringcheck.pytest_plugin\n"
-            "print(sorted({'torch', 'cases', 'harness', 'reports', 'reference', 'ringcp', 'jinja2'} & {m.split('.')[0] for m in sys.modules}))")
+    code = (
+        "import sys, pytest, ringcheck.pytest_plugin\n"
+        "rooms = {'torch', 'cases', 'harness', 'reports', 'reference', 'ringcp', 'jinja2'}\n"
+        "print(sorted(rooms & {name.split('.')[0] for name in sys.modules}))"
+    )
     assert run(ROOT.parent, code).stdout == "[]\n"
 
 
 def test_reports_need_no_torch_and_no_other_room():
-    code = ("import sys, reports.build, reports.summary\n"
-            "print(sorted({'torch', 'cases', 'harness', 'reference', 'ringcp'} & {m.split('.')[0] for m in sys.modules}))")
+    code = (
+        "import sys, reports.build, reports.summary\n"
+        "print(sorted({'torch', 'cases', 'harness', 'reference', 'ringcp'} & {m.split('.')[0] for m in sys.modules}))"
+    )
     assert run(ROOT.parent, code).stdout == "[]\n"
 
 
@@ -42,9 +53,11 @@ def test_the_working_directory_is_searched_last(tmp_path, monkeypatch):
 
 
 def test_folders_of_a_user_hide_nothing_of_ours(adopter):
-    code = ("import sys\nfrom ringcheck import cli\ncli.order_paths()\nimport reports.record, harness\n"
-            "print(reports.record.SCHEMA, harness.__file__, flush=True)\n"
-            "import subprocess; subprocess.run([sys.executable, '-c', 'import harness; print(harness.__file__)'])")
+    code = (
+        "import sys\nfrom ringcheck import cli\ncli.order_paths()\nimport reports.record, harness\n"
+        "print(reports.record.SCHEMA, harness.__file__, flush=True)\n"
+        "import subprocess; subprocess.run([sys.executable, '-c', 'import harness; print(harness.__file__)'])"
+    )
     ours = ROOT / "harness" / "__init__.py"
     assert run(adopter.path, code).stdout == f"1 {ours}\n{ours}\n"
 
@@ -52,7 +65,9 @@ def test_folders_of_a_user_hide_nothing_of_ours(adopter):
 def test_a_name_that_is_taken_is_one_clear_line(adopter):
     ran = run(adopter.path, "import harness\nfrom ringcheck import Implementation")
     assert ran.returncode == 1
-    assert f"ringcheck needs its own package 'harness', but that name is taken by {adopter.path / 'harness'}" in ran.stderr
+    assert (
+        f"ringcheck needs its own package 'harness', but that name is taken by {adopter.path / 'harness'}" in ran.stderr
+    )
 
 
 def test_build_through_the_console_script(results_file_in, tmp_path, capsys):
@@ -79,8 +94,13 @@ def results_file_in():
     def write(directory):
         with Writer(directory / "r.jsonl") as writer:
             writer.run({"argv": []})
-            writer.trial({"case": {"id": "packed/even-zigzag-w2-fp64", "name": "packed/even", "world": 2},
-                          "implementation": {"name": "ring"}, "verdict": "PASS"})
+            writer.trial(
+                {
+                    "case": {"id": "packed/even-zigzag-w2-fp64", "name": "packed/even", "world": 2},
+                    "implementation": {"name": "ring"},
+                    "verdict": "PASS",
+                }
+            )
             writer.end({"exit_code": 0, "seconds": 0.1})
         return directory / "r.jsonl"
 

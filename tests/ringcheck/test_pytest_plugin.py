@@ -27,7 +27,11 @@ def test_verdicts_are_told_without_a_traceback_of_the_plugin(repository):
     assert "FAIL packed/wrong-zigzag-w2-fp64  dk at the wrong rank\n  requirement  B4: gradients" in out
     assert "ERROR packed/crashed-zigzag-w2-fp64  rank 1 hangs" in out and "[rank 1] recv at ring.py:12" in out
     assert "value head_dim is not supported" in out
-    assert "site-packages" not in out and "def setup" not in out and "collected 17 items / 13 deselected / 4 selected" in out
+    assert (
+        "site-packages" not in out
+        and "def setup" not in out
+        and "collected 17 items / 13 deselected / 4 selected" in out
+    )
     assert "1 failed, 1 passed, 1 skipped, 13 deselected, 1 error" in out
 
 
@@ -42,34 +46,53 @@ def test_a_path_on_the_command_line_leaves_the_catalogue_out(repository):
 
 
 def test_options_select_and_markers_filter_under_strict_markers(repository):
-    out = repository.pytest("--strict-markers", "--impl", "other:ring", "--cases", "packed/even", "--worlds", "2",
-                            "-m", "A3 and documents and world2 and bf16 and zigzag", "-v").stdout
+    out = repository.pytest(
+        "--strict-markers",
+        "--impl",
+        "other:ring",
+        "--cases",
+        "packed/even",
+        "--worlds",
+        "2",
+        "-m",
+        "A3 and documents and world2 and bf16 and zigzag",
+        "-v",
+    ).stdout
     assert "ringcheck::packed/even-zigzag-w2-bf16 PASSED" in out
     assert "other:ring under test, worlds 2, cases packed/even" in out and "1 passed, 2 deselected" in out
 
 
 def test_expected_failures_excuse_fail_and_error_and_are_strict(repository):
-    repository.write("known.txt", "# a comment\npacked/wrong-*  head map\npacked/crashed-*  known hang\npacked/even-*-w1-*  fixed long ago\n")
+    repository.write(
+        "known.txt",
+        "# a comment\npacked/wrong-*  head map\npacked/crashed-*  known hang\npacked/even-*-w1-*  fixed long ago\n",
+    )
     out = repository.pytest("--expected-failures", "known.txt").stdout
     assert "2 failed, 3 passed, 4 skipped, 8 xfailed" in out
     assert "[XPASS(strict)] fixed long ago" in out
 
 
-@pytest.mark.parametrize("text, message", [
-    ("packed/nothing-*  typo\n", "known.txt:1: pattern 'packed/nothing-*' matches no case"),
-    ("\npacked/even-*\n", "known.txt:2: 'packed/even-*' has no reason behind it"),
-])
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("packed/nothing-*  typo\n", "known.txt:1: pattern 'packed/nothing-*' matches no case"),
+        ("\npacked/even-*\n", "known.txt:2: 'packed/even-*' has no reason behind it"),
+    ],
+)
 def test_a_useless_line_of_expected_failures_is_an_error(repository, text, message):
     repository.write("known.txt", text)
     ran = repository.pytest("--expected-failures", "known.txt")
     assert message in ran.stdout + ran.stderr and ran.returncode == 4
 
 
-@pytest.mark.parametrize("arguments, message", [
-    (["--cases", "nonsense"], "no case matches 'nonsense'"),
-    (["--impl", "unknown"], "unknown implementation"),
-    (["--worlds", "two"], "--worlds takes numbers such as 1,2,3, got 'two'"),
-])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--cases", "nonsense"], "no case matches 'nonsense'"),
+        (["--impl", "unknown"], "unknown implementation"),
+        (["--worlds", "two"], "--worlds takes numbers such as 1,2,3, got 'two'"),
+    ],
+)
 def test_an_unknown_case_implementation_or_world_is_one_clear_line(repository, arguments, message):
     ran = repository.pytest(*arguments)
     assert f"ERROR: {message}" in ran.stderr + ran.stdout and ran.returncode == 4
