@@ -79,6 +79,7 @@ class Implementation:
     in_process     its ranks may run as threads of one process
     uneven         a rank may hold far more than its share of the tokens
     kernel         name of the kernel that runs, for the record
+    kernels        names that `kernel` may be set to ("ring:fa4")
     own_layout     name of the one layout it has; None follows the layout that a case asks for
     """
 
@@ -88,6 +89,7 @@ class Implementation:
     in_process: bool = False
     uneven: bool = False
     kernel: str | None = None
+    kernels: tuple[str, ...] = ()
     own_layout: str | None = None
 
     def refuses(self, case: Case, setting: Setting) -> str | None:
@@ -114,7 +116,7 @@ KNOWN = {"ring": "harness.adapters.ring:Ring", "dense": "harness.adapters.dense:
 
 
 def load(spec: str) -> Implementation:
-    """The implementation named in KNOWN, by "sabotage:NAME" or by "package.module:name".
+    """The implementation named in KNOWN, by "ring:KERNEL", "sabotage:NAME" or "package.module:name".
 
     Raises ValueError with one clear line when there is none.
     """
@@ -126,6 +128,12 @@ def load(spec: str) -> Implementation:
         from harness.sabotage import faults
 
         return faults.load(name)
+    if module_name in KNOWN:
+        made = load(module_name)
+        if name not in made.kernels:
+            raise ValueError(f"{module_name} has no kernel {name!r}: known are {', '.join(made.kernels)}")
+        made.kernel, made.name = name, spec
+        return made
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from ringcp.exchange import Exchange, exchange_for
 from ringcp.kernels import Kernel, select
+from ringcp.kernels.demand import Demand
 from ringcp.kernels.tiled import accumulation
 from ringcp.layout import Layout, make_layout
 from ringcp.mask import Mask
@@ -39,7 +40,8 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, layout: Layou
         raise ValueError(f"layout is for {layout.world} ranks, the group has {exchange.size}")
     plan = make_plan(mask, layout, exchange.rank, str(q.device))
     _check(q, k, v, mask, plan)
-    ring = Ring(plan, exchange, select(q.device.type, q.dtype, kernel), q.shape[-1] ** -0.5 if scale is None else scale)
+    demand = Demand(q.device.type, q.dtype, q.shape[-1], v.shape[-1], mask.groups, mask.window is not None)
+    ring = Ring(plan, exchange, select(demand, kernel), q.shape[-1] ** -0.5 if scale is None else scale)
     return _RingAttention.apply(q, k, v, ring)
 
 

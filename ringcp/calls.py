@@ -1,4 +1,4 @@
-"""Calls: bands as the arguments of one kernel call, dense where all segments are alike and of variable length otherwise."""
+"""Calls: bands as arguments of kernel calls, dense where all segments are alike and of variable length otherwise."""
 
 from dataclasses import dataclass
 

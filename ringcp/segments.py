@@ -1,7 +1,7 @@
 """Segments: a hop's work as few dense bands, which is what flash-attention kernels can run.
 
-In a band, n consecutive queries face m consecutive keys, aligned at the bottom right: query t sees key j when
-t + (m - n) - left <= j <= t + (m - n) + right. Full, causal and window blocks, and a document's share of them, are bands.
+In a band n consecutive queries face m consecutive keys, aligned at the bottom right: query t sees key j when
+t + (m - n) - left <= j <= t + (m - n) + right. Full, causal and window blocks and a document's share of them are bands.
 Queries and keys are counted over the flattened batch: row * L + i and row * K + j.
 """
 
@@ -61,15 +61,15 @@ def _bands(query: Tensor, start: Tensor, end: Tensor, row: int) -> list[Bands]:
 
 
 def _breaks(query: Tensor, start: Tensor, end: Tensor, row: int) -> Tensor:
-    """[T] whether a new segment begins: in a segment the start stands and then moves, the end moves and then stands,
-    and neighbours share keys (a document's last query and the next one's first do not)."""
+    """[T] whether a new segment begins: in a segment the start stands and then moves, the end moves or stands, and
+    neighbours share keys (a document's last query and the next one's first do not)."""
     step_query, step_start, step_end = (torch.diff(x, prepend=x[:1] - 2) for x in (query, start, end))
     row_edge = query % row == 0
     apart = torch.zeros_like(row_edge)
     apart[1:] = start[1:] >= end[:-1]
     jump = (step_query != 1) | row_edge | apart | ~_unit(step_start) | ~_unit(step_end)
     turned = torch.zeros_like(jump)
-    turned[1:] = ((step_start[:-1] == 1) & (step_start[1:] == 0)) | ((step_end[:-1] == 0) & (step_end[1:] == 1))
+    turned[1:] = ((step_start[:-1] == 1) & (step_start[1:] == 0)) | (step_end[:-1] != step_end[1:])
     turned[1:] &= ~jump[:-1]
     return jump | turned
 

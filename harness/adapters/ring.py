@@ -6,21 +6,32 @@ import ringcp
 from cases.case import Case
 from cases.rows import Rows
 from harness.implementation import Group, Implementation, Session, Setting, Step
+from harness.inputs import DTYPES
+from ringcp import kernels
+from ringcp.kernels.demand import Demand
 
 RULES = ("causal", "window", "documents", "padding", "vision", "regions")
 
 
 class Ring(Implementation):
-    """Follows SPEC as it stands and every variant that a case pins."""
+    """Follows SPEC as it stands and every variant that a case pins.
+
+    `kernel` forces one of ringcp's kernels ("ring:fa4" on the command line); what it cannot run is refused.
+    """
 
     name = "ring"
     deterministic = True
     in_process = True
-    kernel: str | None = None
+    kernels = tuple(kernel.name for kernel in kernels.TABLE)
 
     def refuses(self, case: Case, setting: Setting) -> str | None:
         unknown = [rule.name for rule in case.mask.rules if rule.name not in RULES]
-        return f"no mask rule {', '.join(unknown)}" if unknown else None
+        if unknown:
+            return f"no mask rule {', '.join(unknown)}"
+        if self.kernel is None:
+            return None
+        reason = kernels.why(demand(case, setting.device))[self.kernel]
+        return reason and f"kernel {self.kernel} {reason}"
 
     def layout(self, case: Case, world: int) -> list[Tensor]:
         return list(ringcp.make_layout(case.layout, case.shape.tokens, world).positions)
@@ -61,6 +72,13 @@ def ring_mask(case: Case, batch: Rows) -> ringcp.Mask:
         token_types=batch.token_types, vision_rule=(vision and vision.variant) or "overlay",
         token_regions=batch.token_regions, selected=batch.selected, regions=batch.regions,
     )
+
+
+def demand(case: Case, device: str) -> Demand:
+    """What the case asks of a kernel."""
+    rules, shape = {rule.name for rule in case.mask.rules}, case.shape
+    groups = shape.kv_heads if "regions" in rules else 1
+    return Demand(device, DTYPES[case.dtype], shape.head_dim, shape.v_dim, groups, "window" in rules)
 
 
 def _exchange(group: Group):

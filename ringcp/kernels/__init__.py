@@ -2,10 +2,13 @@
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
+from ringcp.kernels.demand import Demand
 from ringcp.kernels.eager import Eager
+from ringcp.kernels.fa2 import Fa2
+from ringcp.kernels.fa4 import Fa4
+from ringcp.kernels.ffpa import Ffpa
 from ringcp.kernels.torch_cpu import TorchCpu
 from ringcp.work import Work
 
@@ -19,7 +22,7 @@ class Kernel(Protocol):
 
     name: str
 
-    def refuses(self, device: str, dtype: torch.dtype) -> str | None:
+    def refuses(self, demand: Demand) -> str | None:
         """A reason that depends on configuration alone, or None."""
         ...
 
@@ -33,16 +36,20 @@ class Kernel(Protocol):
         ...
 
 
-TABLE: tuple[Kernel, ...] = (TorchCpu(), Eager())
+TABLE: tuple[Kernel, ...] = (Fa4(), Ffpa(), Fa2(), TorchCpu(), Eager())
 
 
-def select(device: str, dtype: torch.dtype, name: str | None = None) -> Kernel:
+def select(demand: Demand, name: str | None = None) -> Kernel:
     """The first kernel of the table that takes this configuration, or the one named. Raises ValueError."""
     asked = [kernel for kernel in TABLE if name in (None, kernel.name)]
     if not asked:
         raise ValueError(f"unknown kernel {name!r}: known are {', '.join(kernel.name for kernel in TABLE)}")
-    reasons = {kernel.name: kernel.refuses(device, dtype) for kernel in asked}
     for kernel in asked:
-        if reasons[kernel.name] is None:
+        if kernel.refuses(demand) is None:
             return kernel
-    raise ValueError("; ".join(f"kernel {kernel}: {reason}" for kernel, reason in reasons.items()))
+    raise ValueError("; ".join(f"kernel {kernel.name} {kernel.refuses(demand)}" for kernel in asked))
+
+
+def why(demand: Demand) -> dict[str, str | None]:
+    """Every kernel of the table in order, with its reason to refuse, None for those that would run."""
+    return {kernel.name: kernel.refuses(demand) for kernel in TABLE}

@@ -38,6 +38,7 @@ class Banded(ABC):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, work: Work, scale: float) -> tuple[Tensor, Tensor]:
         batch, heads, length, _ = q.shape
+        q, scale, _ = _positive(q, scale)
         queries, keys, values = _tokens(q), _tokens(k), _tokens(v)
         total: tuple[Tensor, Tensor] | None = None
         for layer in work.calls:
@@ -56,15 +57,18 @@ class Banded(ABC):
     def backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, work: Work,
                  scale: float) -> tuple[Tensor, Tensor, Tensor]:
         batch, length, kept = q.shape[0], q.shape[2], k.shape[2]
+        q, scale, sign = _positive(q, scale)
         grads = [torch.zeros_like(_tokens(x), dtype=torch.float32) for x in (q, k, v)]
         dout, q, k, v, out = (_tokens(x) for x in (dout, q, k, v, out))
         lse = lse.transpose(0, 1).flatten(1)
         for call in (call for layer in work.calls for call in layer):
             rows, columns = call.queries, call.keys
-            dq, dk, dv = self._run_backward(dout[rows], q[rows], k[columns], v[columns], out[rows], lse[:, rows], call, scale)
-            for total, part, place in zip(grads, (dq, dk, dv), (rows, columns, columns), strict=True):
+            parts = dout[rows], q[rows], k[columns], v[columns], out[rows], lse[:, rows]
+            found = self._run_backward(*parts, call, scale)
+            for total, part, place in zip(grads, found, (rows, columns, columns), strict=True):
                 _add(total, part, place, call.repeated)
         lengths = length, kept, kept
+        grads[0] *= sign
         return tuple(x.unflatten(0, (batch, size)).transpose(1, 2) for x, size in zip(grads, lengths, strict=True))
 
     def _run(self, q: Tensor, k: Tensor, v: Tensor, call: Call, scale: float) -> tuple[Tensor, Tensor]:
@@ -87,6 +91,12 @@ class Banded(ABC):
 def _tokens(tensor: Tensor) -> Tensor:
     """[B, H, L, D] -> [B * L, H, D], a view where the batch allows it."""
     return tensor.transpose(1, 2).flatten(0, 1)
+
+
+def _positive(q: Tensor, scale: float) -> tuple[Tensor, float, int]:
+    """The same scores with a scale above 0, which kernels that take a row's maximum before scaling depend on."""
+    sign = (scale > 0) - (scale < 0)
+    return (q, scale, sign) if sign > 0 else (q * sign, abs(scale) or 1.0, sign)
 
 
 def _batched(call: Call, *tensors: Tensor) -> list[Tensor]:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ringcp.kernels.demand import Demand, floating
 from ringcp.kernels.tiled import Tiled
 
 
@@ -11,8 +12,8 @@ class Eager(Tiled):
 
     name = "eager"
 
-    def refuses(self, device: str, dtype: torch.dtype) -> str | None:
-        return None if dtype.is_floating_point else f"{dtype} is not a floating-point dtype"
+    def refuses(self, demand: Demand) -> str | None:
+        return floating(demand)
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, causal: bool,
               scale: float) -> tuple[Tensor, Tensor]:

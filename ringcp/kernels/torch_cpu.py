@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ringcp.kernels.demand import Demand, floating
 from ringcp.kernels.tiled import Tiled
 
 _forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -19,10 +20,8 @@ class TorchCpu(Tiled):
 
     name = "torch-cpu"
 
-    def refuses(self, device: str, dtype: torch.dtype) -> str | None:
-        if torch.device(device).type != "cpu":
-            return f"runs on cpu only, not on {device}"
-        return None if dtype.is_floating_point else f"{dtype} is not a floating-point dtype"
+    def refuses(self, demand: Demand) -> str | None:
+        return f"runs on cpu only, not on {demand.device}" if demand.device != "cpu" else floating(demand)
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, causal: bool,
               scale: float) -> tuple[Tensor, Tensor]:

@@ -117,7 +117,8 @@ def test_two_runs_give_the_same_bits():
     ({"layout": ringcp.make_layout("zigzag", 8, 2)}, "layout is for 2 ranks, the group has 1"),
     ({"layout": ringcp.make_layout("zigzag", 9, 1)}, "layout holds 9 tokens, mask 8"),
     ({"layout": "spiral"}, "unknown layout"),
-    ({"kernel": "magic"}, "unknown kernel 'magic': known are torch-cpu, eager"),
+    ({"kernel": "fa2"}, "kernel fa2 runs on cuda only, not on cpu"),
+    ({"kernel": "magic"}, "unknown kernel 'magic': known are fa4, ffpa, fa2, torch-cpu, eager"),
 ])
 def test_bad_arguments_are_refused_with_one_line(change, line):
     given_ = {"q": torch.zeros(1, 4, 8, 8), "k": torch.zeros(1, 2, 8, 8), "v": torch.zeros(1, 2, 8, 8),

@@ -62,8 +62,8 @@ class Loops(Banded):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.data(), masks(), st.integers(1, 3))
-def test_bands_give_what_tiles_give(data, mask, world):
+@given(st.data(), masks(), st.integers(1, 3), st.sampled_from([0.5, 0.0, -1.0]))
+def test_bands_give_what_tiles_give(data, mask, world, scale):
     layout = data.draw(layouts(mask.tokens, world))
     q, k, v, dout = draw(mask, value_dim=4, dtype=torch.float32)
     for rank in range(world):
@@ -72,10 +72,11 @@ def test_bands_give_what_tiles_give(data, mask, world):
                 continue
             mine, keys = layout.shard(q, rank), torch.randn(mask.batch, 2, hop.work.keys, 8)
             values, local = torch.randn(mask.batch, 2, hop.work.keys, 4), layout.shard(dout, rank)
-            wanted, found = (kind.forward(mine, keys, values, hop.work, 0.5) for kind in (Eager(), Loops()))
+            wanted, found = (kind.forward(mine, keys, values, hop.work, scale) for kind in (Eager(), Loops()))
             for a, b in zip(wanted, found, strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
             whole = wanted[0], wanted[1].masked_fill(wanted[1].isneginf(), 0.0)
-            wanted, found = (kind.backward(local, mine, keys, values, *whole, hop.work, 0.5) for kind in (Eager(), Loops()))
+            parts = local, mine, keys, values, *whole, hop.work, scale
+            wanted, found = (kind.backward(*parts) for kind in (Eager(), Loops()))
             for a, b in zip(wanted, found, strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)

@@ -12,12 +12,13 @@ from tests.ringcp.ring_masks import layouts, masks
 
 
 def seen(spans: torch.Tensor, keys: int) -> tuple[torch.Tensor, int]:
-    """[B * L, B * K] how often the bands of all layers allow each pair, by the definition of a band; and how many calls."""
+    """[B * L, B * K] how often bands allow each pair, by the definition of a band; and how many calls they need."""
     rows, _, queries, _, _ = spans.shape
     pairs = torch.zeros(rows * queries, rows * keys, dtype=torch.int64)
     found = layers(spans, keys)
     for bands in (bands for layer in found for bands in layer):
-        for first, key, n, m in zip(*(x.tolist() for x in (bands.query, bands.key, bands.queries, bands.keys)), strict=True):
+        columns = bands.query, bands.key, bands.queries, bands.keys
+        for first, key, n, m in zip(*(x.tolist() for x in columns), strict=True):
             t, j = torch.arange(n)[:, None] + m - n, torch.arange(m)
             inside = (bands.left == UNBOUNDED) | (j >= t - bands.left)
             inside = inside & ((bands.right == UNBOUNDED) | (j <= t + bands.right))
@@ -46,7 +47,7 @@ def test_bands_allow_each_pair_of_the_spans_once_and_nothing_else(data, mask, wo
     (ringcp.Mask(tokens=64, window=7), "contiguous", [1]),
     (ringcp.Mask(tokens=64, documents=torch.arange(64)[None] // 5 + 1), "zigzag", [1, 1]),
     (ringcp.Mask(tokens=64, documents=torch.arange(64)[None] // 20 + 1, window=8), "contiguous", [1]),
-    (ringcp.Mask(tokens=64, window=9, window_rule="symmetric", causal=False), "contiguous", [1, 1]),
+    (ringcp.Mask(tokens=64, window=9, window_rule="symmetric", causal=False), "contiguous", [2, 1]),
 ])
 def test_common_masks_need_one_call_a_hop(mask, layout, calls):
     plan = make_plan(mask, ringcp.make_layout(layout, 64, 2), 0)

@@ -48,7 +48,8 @@ def test_a_mask_keeps_its_metadata_when_the_caller_refills_it():
     {"causal": False}, {"window": 3}, {"window": 2, "window_rule": "inclusive"},
     {"padding": torch.tensor([[True] + [False] * 3])}, {"documents": torch.tensor([[1, 1, 1, 2]])},
     {"documents": torch.tensor([[1, 1, 2, 2]]), "document_rule": "runs"},
-    {"token_types": torch.tensor([[0, 1, 1, 0]])}, {"token_types": torch.tensor([[0, 1, 1, 0]]), "vision_rule": "bounded"},
+    {"token_types": torch.tensor([[0, 1, 1, 0]])},
+    {"token_types": torch.tensor([[0, 1, 1, 0]]), "vision_rule": "bounded"},
 ])
 def test_the_digest_tells_masks_apart(change):
     assert ringcp.Mask(tokens=4, **change) != ringcp.Mask(tokens=4)

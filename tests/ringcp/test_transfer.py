@@ -8,6 +8,7 @@ import torch
 import ringcp
 from ringcp import kernels
 from ringcp.exchange import GRADS, InProcess, Mailbox
+from ringcp.kernels.demand import Demand
 from ringcp.merge import merge_
 from tests.ringcp.ring_ranks import draw, on_ranks, ring
 
@@ -56,7 +57,7 @@ def test_the_next_transfer_is_in_flight_during_a_hops_kernel(monkeypatch):
 
     def work(exchange):
         diary = Diary(exchange.rank, exchange.mailbox)
-        kernel = kernels.select("cpu", torch.float64)
+        kernel = kernels.select(Demand("cpu", torch.float64, 8, 8))
         noted = type("Noted", (type(kernel),), {
             "forward": lambda self, *a: diary.events.append("kernel") or super(noted, self).forward(*a),
             "backward": lambda self, *a: diary.events.append("kernel") or super(noted, self).backward(*a)})
