@@ -3,6 +3,7 @@
 B batch rows, Hq query heads, Hkv key/value heads, L local tokens, D head_dim, Dv value head_dim.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +14,11 @@ from torch.autograd.function import once_differentiable
 from ringcp.exchange import Exchange, exchange_for
 from ringcp.kernels import Kernel, select
 from ringcp.kernels.demand import Demand
-from ringcp.kernels.tiled import accumulation
+from ringcp.kernels.shape import accumulation, heads_first
 from ringcp.layout import Layout, make_layout
 from ringcp.mask import Mask
-from ringcp.merge import merge_
-from ringcp.plan import Plan, make_plan
+from ringcp.merge import Merged, Total
+from ringcp.plan import Hop, Plan, make_plan
 from ringcp.transfer import Returns, Supply
 
 
@@ -55,15 +56,17 @@ class Ring:
     scale: float
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """out in the accumulation dtype, and lse; merges the hops while the next one's keys are on their way."""
+        """out `[B, Hq, L, Dv]` and lse; merges the hops while the next one's keys are on their way."""
         q, k, v = self.clean(q, k, v)
+        batch, heads, tokens, _ = q.shape
         wide = accumulation(q.dtype)
-        out = torch.zeros(*q.shape[:3], v.shape[3], dtype=wide, device=q.device)
-        lse = torch.full(q.shape[:3], -torch.inf, dtype=wide, device=q.device)
+        running = wide if self.kernel.partial(q.dtype) == wide or self.plan.parts > 2 else q.dtype
+        merged = Merged(batch * tokens, heads, v.shape[3], running, wide, q.device)
         for hop, keys, values in Supply(self.plan, self.exchange, k, v):
             if hop.work is not None:
-                merge_(out, lse, *self.kernel.forward(q, keys, values, hop.work, self.scale))
-        return out, lse
+                self.kernel.forward(q, keys, values, hop.work, self.scale, merged)
+        out, lse = merged.result()
+        return heads_first(out, batch).to(q.dtype), lse.unflatten(1, (batch, tokens)).transpose(0, 1).contiguous()
 
     def backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                  keys_need_grad: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -72,16 +75,31 @@ class Ring:
         if self.plan.dead_queries is not None:
             dout = _blank(dout, self.plan.dead_queries)
             lse = _blank(lse[..., None], self.plan.dead_queries)[..., 0]
-        dq = torch.zeros(q.shape, dtype=accumulation(q.dtype), device=q.device)
-        returns = Returns(self.plan, self.exchange, k, v) if keys_need_grad else None
+        dq = self.total(q, lambda: self.plan.parts <= 2)
+        own = (self.total(x, lambda: self.plan.key_parts <= 2) for x in (k, v))
+        returns = Returns(self.exchange, *own)
         for hop, keys, values in Supply(self.plan, self.exchange, k, v):
             grads = None
             if hop.work is not None:
-                dq_hop, *grads = self.kernel.backward(dout, q, keys, values, out, lse, hop.work, self.scale)
-                dq += dq_hop
-            if returns is not None:
-                returns.add(hop, grads)
-        return dq, *(returns.finish() if returns is not None else (None, None))
+                grads = self._key_totals(hop, keys, values, returns)
+                self.kernel.backward(dout, q, keys, values, out, lse, hop.work, self.scale, dq, *grads)
+            if keys_need_grad:
+                returns.add(hop, grads, self.plan.order)
+        batch = q.shape[0]
+        return heads_first(dq.result(), batch), *(heads_first(grad, batch) for grad in returns.finish())
+
+    def total(self, like: Tensor, rounded_once: Callable[[], bool]) -> Total:
+        """A sum in the shape of `like`, as narrow as the kernel's own results where no element is rounded twice."""
+        batch, heads, tokens, width = like.shape
+        part, wide = self.kernel.partial(like.dtype), accumulation(like.dtype)
+        dtype = part if part == wide or rounded_once() else wide
+        return Total((batch * tokens, heads, width), part, dtype, like.device)
+
+    def _key_totals(self, hop: Hop, keys: Tensor, values: Tensor, returns: Returns) -> tuple[Total, Total]:
+        """Where a hop's dK and dV go: own ones straight into what comes home, others into what is sent home."""
+        if hop.distance == 0 and self.plan.order is None:
+            return returns.dk, returns.dv
+        return tuple(self.total(x, lambda: hop.work.simple) for x in (keys, values))
 
     def clean(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Zeros where nobody looks: a masked weight of 0 times a NaN or an infinity would be NaN."""
@@ -96,7 +114,6 @@ class _RingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, ring: Ring) -> tuple[Tensor, Tensor]:
         out, lse = ring.forward(q, k, v)
-        out = out.to(q.dtype)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.ring = ring
         ctx.mark_non_differentiable(lse)

@@ -6,7 +6,7 @@ B batch rows, L local tokens, S tokens of a whole row, G key/value heads that th
 """
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -51,6 +51,20 @@ class Plan:
     dead_queries: Tensor | None
     dead_keys: Tensor | None
 
+    @cached_property
+    def parts(self) -> int:
+        """Most partial results that any local query gets."""
+        counts = [hop.work.spans_per_query() for hop in self.hops if hop.work]
+        return int(sum(counts).max()) if counts else 0
+
+    @cached_property
+    def key_parts(self) -> int:
+        """Most contributions that any local key's gradient gets; many where bands of one hop share keys."""
+        own = [hop.work for hop in self.hops if hop.distance == 0 and hop.work]
+        given = [hop.give for hop in self.hops if hop.give is not None]
+        most = int(torch.bincount(torch.cat(given)).max()) if given else 0
+        return most + (0 if not own else 1 if own[0].simple else 3)
+
 
 @lru_cache(maxsize=64)
 def make_plan(mask: Mask, layout: Layout, rank: int, device: str = "cpu") -> Plan:
@@ -62,10 +76,11 @@ def make_plan(mask: Mask, layout: Layout, rank: int, device: str = "cpu") -> Pla
     needed = [_covered(part, mask.tokens) for part in keys]
     hops = [_hop(distance, rank, held, keys[rank], needed) for distance in range(layout.world)]
     slots, sorted_slots = _by_position(held[rank], mask.tokens)
+    hops = tuple(hop for hop in hops if hop.work or hop.arriving or hop.give is not None)
     plan = Plan(
         held[rank].shape[1],
         None if sorted_slots else slots,
-        tuple(hop for hop in hops if hop.work or hop.arriving or hop.give is not None),
+        hops,
         _some(~_filled(keys[rank])[..., None]),
         _some(_unseen(torch.stack(needed).any(0), held[rank])[..., None]),
     )
@@ -167,8 +182,8 @@ def _to(plan: Plan, device: str) -> Plan:
                 work=hop.work and replace(hop.work, device=device))
         for hop in plan.hops
     )
-    return Plan(plan.tokens, _move(plan.order, device), hops,
-                _move(plan.dead_queries, device), _move(plan.dead_keys, device))
+    return replace(plan, order=_move(plan.order, device), hops=hops,
+                   dead_queries=_move(plan.dead_queries, device), dead_keys=_move(plan.dead_keys, device))
 
 
 def _move(tensor: Tensor | None, device: str) -> Tensor | None:

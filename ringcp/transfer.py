@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ringcp.exchange import GRADS, KEYS, Exchange, Receive, Send
-from ringcp.kernels.tiled import accumulation
+from ringcp.kernels.shape import tokens_first
+from ringcp.merge import Total
 from ringcp.plan import Hop, Plan
 
 
@@ -48,57 +49,56 @@ class Supply:
 class Returns:
     """Collects dK and dV: own ones at once, a hop's by sending them to the keys' owner while the caller goes on."""
 
-    def __init__(self, plan: Plan, exchange: Exchange, k: Tensor, v: Tensor):
-        self.plan, self.exchange = plan, exchange
-        self.head_dim, self.wide = k.shape[3], accumulation(k.dtype)
-        rows, heads, local, _ = k.shape
-        self.total = torch.zeros(rows, local, heads, k.shape[3] + v.shape[3], dtype=self.wide, device=k.device)
+    def __init__(self, exchange: Exchange, dk: Total, dv: Total):
+        self.exchange, self.dk, self.dv = exchange, dk, dv
         self._pending: tuple[Hop, Callable[[], list[Tensor]]] | None = None
 
-    def add(self, hop: Hop, grads: list[Tensor] | None) -> None:
-        """Takes dk `[B, Hkv, K, D]` and dv `[B, Hkv, K, Dv]` of one hop, None when it had nothing to compute."""
+    def add(self, hop: Hop, grads: tuple[Total, Total] | None, order: Tensor | None) -> None:
+        """Takes dk and dv of one hop, None when it had nothing to compute; own ones may be in the totals already."""
         if hop.distance == 0:
-            if grads is not None:
-                self._add_own(torch.cat(grads, -1).transpose(1, 2))
+            if grads is not None and order is not None:
+                self._add_own(grads, order)
             return
         self._settle()
         source, target = _neighbours(self.exchange, hop)
         sends, receives = [], []
         if hop.arriving:
             assert grads is not None, "keys that arrived are attended"
-            sends.append(Send(source, pack(*grads, hop.place)))
+            sends.append(Send(source, _joined(*(grad.result().to(grad.part) for grad in grads), hop.place)))
         if hop.give is not None:
-            shape = (len(hop.give), *self.total.shape[2:])
-            receives.append(Receive(target, shape, self.wide, self.total.device))
+            shape = (len(hop.give), self.dk.shape[1], self.dk.shape[2] + self.dv.shape[2])
+            receives.append(Receive(target, shape, self.dk.part, self.dk.device))
         self._pending = hop, self.exchange.start(sends, receives, GRADS)
 
     def finish(self) -> tuple[Tensor, Tensor]:
-        """dk and dv of the local tokens in the accumulation dtype, once everything has come home."""
+        """dk `[B * L, Hkv, D]` and dv of the local tokens, once everything has come home."""
         self._settle()
-        total = self.total.transpose(1, 2)
-        return total[..., :self.head_dim], total[..., self.head_dim:]
+        return self.dk.result(), self.dv.result()
 
     def _settle(self) -> None:
         if self._pending is None:
             return
         hop, wait = self._pending
         for grads in wait():
-            self.total.flatten(0, 1).index_add_(0, hop.give, grads)
+            width = self.dk.shape[2]
+            self.dk.add(hop.give, grads[..., :width])
+            self.dv.add(hop.give, grads[..., width:])
         self._pending = None
 
-    def _add_own(self, grads: Tensor) -> None:
-        if self.plan.order is None:
-            self.total += grads
-        else:
-            self.total.scatter_add_(1, self.plan.order[..., None, None].expand_as(grads), grads)
+    def _add_own(self, grads: tuple[Total, Total], order: Tensor) -> None:
+        rows = torch.arange(len(order), device=order.device)[:, None] * order.shape[1]
+        self.dk.add((order + rows).flatten(), grads[0].result())
+        self.dv.add((order + rows).flatten(), grads[1].result())
 
 
 def pack(k: Tensor, v: Tensor, slots: Tensor | None) -> Tensor:
     """Chosen tokens of k `[B, H, K, D]` and v `[B, H, K, Dv]` as one message `[N, H, D + Dv]`; None takes all."""
-    parts = [tensor.transpose(1, 2).flatten(0, 1) for tensor in (k, v)]
-    if slots is not None:
-        parts = [part.index_select(0, slots) for part in parts]
-    return torch.cat(parts, -1)
+    return _joined(*tokens_first(k, v), slots)
+
+
+def _joined(k: Tensor, v: Tensor, slots: Tensor | None) -> Tensor:
+    """The same for tensors that stand tokens first."""
+    return torch.cat([k, v] if slots is None else [k.index_select(0, slots), v.index_select(0, slots)], -1)
 
 
 def unpack(message: Tensor, hop: Hop, rows: int, head_dim: int) -> tuple[Tensor, Tensor]:

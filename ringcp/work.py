@@ -55,6 +55,18 @@ class Work:
         assert self.spans.shape[1] == 1, "bands hold for all heads"
         return calls(self.spans, self.keys, self.device)
 
+    def spans_per_query(self) -> Tensor:
+        """[B, G, L] how many spans each query has."""
+        return (self.spans[..., 1] > self.spans[..., 0]).sum(-1)
+
+    @cached_property
+    def simple(self) -> bool:
+        """Whether one band-shaped call runs it all, each key serving one segment; false when bands cannot."""
+        if self.spans.shape[1] > 1 or self.spans.shape[3] > 1:
+            return False
+        every = [call for layer in self.calls for call in layer]
+        return len(every) == 1 and not every[0].repeated
+
     @cached_property
     def _placed(self) -> Tensor:
         return self.spans.to(self.device)

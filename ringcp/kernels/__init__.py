@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from ringcp.kernels.demand import Demand
@@ -10,14 +11,15 @@ from ringcp.kernels.fa2 import Fa2
 from ringcp.kernels.fa4 import Fa4
 from ringcp.kernels.ffpa import Ffpa
 from ringcp.kernels.torch_cpu import TorchCpu
+from ringcp.merge import Merged, Total
 from ringcp.work import Work
 
 
 class Kernel(Protocol):
     """Attention of L local queries over the K keys of one hop.
 
-    q `[B, Hq, L, D]`, k `[B, Hkv, K, D]`, v `[B, Hkv, K, Dv]`; scale is a float. Results are in fp64 for fp64 inputs
-    and fp32 otherwise. A query without keys in `work` has out 0 and lse minus infinity.
+    q `[B, Hq, L, D]`, k `[B, Hkv, K, D]`, v `[B, Hkv, K, Dv]`; scale is a float. Results go into accumulators, which
+    stand tokens first, so that a hop costs only the rows it touches.
     """
 
     name: str
@@ -26,13 +28,17 @@ class Kernel(Protocol):
         """A reason that depends on configuration alone, or None."""
         ...
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, work: Work, scale: float) -> tuple[Tensor, Tensor]:
-        """out `[B, Hq, L, Dv]` and lse `[B, Hq, L]` over this hop's keys."""
+    def partial(self, dtype: torch.dtype) -> torch.dtype:
+        """The dtype of partial results for inputs of `dtype`; sums of them are computed in fp32 or better."""
+        ...
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, work: Work, scale: float, into: Merged) -> None:
+        """Merges out and lse over this hop's keys; queries without keys in `work` are left out or have lse -inf."""
         ...
 
     def backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, work: Work,
-                 scale: float) -> tuple[Tensor, Tensor, Tensor]:
-        """dq, dk, dv of this hop, from the out and lse of all hops together; lse is finite in every row."""
+                 scale: float, dq: Total, dk: Total, dv: Total) -> None:
+        """Adds this hop's gradients, from the out and lse of all hops together; lse is finite in every row."""
         ...
 
 

@@ -5,6 +5,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from ringcp.kernels.shape import accumulation, tokens_first
+from ringcp.merge import Merged, Total
 from ringcp.work import Tile, Work
 
 
@@ -27,8 +29,20 @@ class Tiled(ABC):
                        allowed: Tensor | None, causal: bool, scale: float) -> tuple[Tensor, Tensor, Tensor]:
         """dq, dk, dv of one tile; lse is finite and rows without an allowed key get zeros."""
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, work: Work, scale: float) -> tuple[Tensor, Tensor]:
-        q, k, v = _accumulable(q, k, v)
+    def partial(self, dtype: torch.dtype) -> torch.dtype:
+        return accumulation(dtype)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, work: Work, scale: float, into: Merged) -> None:
+        out, lse = self._forward(*_accumulable(q, k, v), work, scale)
+        into.add(slice(None), *tokens_first(out), lse.transpose(0, 1).flatten(1))
+
+    def backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, work: Work,
+                 scale: float, dq: Total, dk: Total, dv: Total) -> None:
+        grads = self._backward(*_accumulable(dout, q, k, v, out), lse, work, scale)
+        for total, grad in zip((dq, dk, dv), tokens_first(*grads), strict=True):
+            total.add(slice(None), grad)
+
+    def _forward(self, q: Tensor, k: Tensor, v: Tensor, work: Work, scale: float) -> tuple[Tensor, Tensor]:
         if work.causal:
             return self.dense(q, k, v, None, True, scale)
         out, lse = q.new_zeros(*q.shape[:3], v.shape[3]), q.new_full(q.shape[:3], -torch.inf)
@@ -43,9 +57,8 @@ class Tiled(ABC):
             out[:, :, rows], lse[:, :, rows] = tile_out, tile_lse
         return out, lse
 
-    def backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, work: Work,
-                 scale: float) -> tuple[Tensor, Tensor, Tensor]:
-        dout, q, k, v, out = _accumulable(dout, q, k, v, out)
+    def _backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, work: Work,
+                  scale: float) -> tuple[Tensor, Tensor, Tensor]:
         if work.causal:
             return self.dense_backward(dout, q, k, v, out, lse, None, True, scale)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
@@ -58,11 +71,6 @@ class Tiled(ABC):
             dk[:, :, keys] += grads[1]
             dv[:, :, keys] += grads[2]
         return dq, dk, dv
-
-
-def accumulation(dtype: torch.dtype) -> torch.dtype:
-    """fp64 for fp64, fp32 for everything below."""
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _accumulable(*tensors: Tensor) -> list[Tensor]:

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from ringcp.kernels.banded import Banded
 from ringcp.kernels.eager import Eager
+from ringcp.kernels.shape import heads_first
+from ringcp.merge import Merged, Total
 from ringcp.plan import make_plan
 from tests.ringcp.ring_masks import layouts, masks
 from tests.ringcp.ring_ranks import draw
@@ -72,11 +74,30 @@ def test_bands_give_what_tiles_give(data, mask, world, scale):
                 continue
             mine, keys = layout.shard(q, rank), torch.randn(mask.batch, 2, hop.work.keys, 8)
             values, local = torch.randn(mask.batch, 2, hop.work.keys, 4), layout.shard(dout, rank)
-            wanted, found = (kind.forward(mine, keys, values, hop.work, scale) for kind in (Eager(), Loops()))
+            wanted, found = (forward(kind, mine, keys, values, hop.work, scale) for kind in (Eager(), Loops()))
             for a, b in zip(wanted, found, strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
-            whole = wanted[0], wanted[1].masked_fill(wanted[1].isneginf(), 0.0)
-            parts = local, mine, keys, values, *whole, hop.work, scale
-            wanted, found = (kind.backward(*parts) for kind in (Eager(), Loops()))
+            parts = local, mine, keys, values, *whole_results(wanted, mine), hop.work, scale
+            wanted, found = (backward(kind, *parts) for kind in (Eager(), Loops()))
             for a, b in zip(wanted, found, strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+
+
+def forward(kernel, q, k, v, work, scale):
+    """out `[T, H, Dv]` and lse `[H, T]`."""
+    merged = Merged(q.shape[0] * q.shape[2], q.shape[1], v.shape[3], torch.float32, torch.float32, q.device)
+    kernel.forward(q, k, v, work, scale, merged)
+    return merged.result()
+
+
+def whole_results(results, q):
+    """The results of one hop taken for those of all hops, as a backward gets them."""
+    out, lse = results
+    lse = lse.masked_fill(lse.isneginf(), 0.0).unflatten(1, (q.shape[0], -1)).transpose(0, 1)
+    return heads_first(out, q.shape[0]), lse
+
+
+def backward(kernel, dout, q, k, v, out, lse, work, scale):
+    totals = [Total((x.shape[0] * x.shape[2], x.shape[1], x.shape[3]), x.dtype, x.dtype, x.device) for x in (q, k, v)]
+    kernel.backward(dout, q, k, v, out, lse, work, scale, *totals)
+    return [total.result() for total in totals]

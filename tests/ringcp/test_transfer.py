@@ -9,7 +9,7 @@ import ringcp
 from ringcp import kernels
 from ringcp.exchange import GRADS, InProcess, Mailbox
 from ringcp.kernels.demand import Demand
-from ringcp.merge import merge_
+from ringcp.merge import Merged
 from tests.ringcp.ring_ranks import draw, on_ranks, ring
 
 
@@ -98,18 +98,23 @@ def test_gather_mask_makes_whole_rows_from_shards(layout):
     assert all(mask == whole for mask in on_ranks(3, work))
 
 
-def test_merge_of_parts_is_the_whole_and_rows_without_keys_stay_zero():
+@pytest.mark.parametrize("indexed", [False, True])
+def test_merge_of_parts_is_the_whole_and_rows_without_keys_stay_zero(indexed):
     scores, values = torch.randn(3, 5, 12, dtype=torch.float64), torch.randn(12, 4, dtype=torch.float64)
     scores[1, 2] = -torch.inf
     scores[0, 0, :6] = -torch.inf
     scores[2] += 1e3
-    out, lse = torch.zeros(3, 5, 4, dtype=torch.float64), torch.full((3, 5), -torch.inf, dtype=torch.float64)
+    merged = Merged(5, 3, 4, torch.float64, torch.float64, scores.device)
     for keys in (slice(0, 3), slice(3, 6), slice(6, 12)):
         part = scores[..., keys].logsumexp(-1)
         weights = (scores[..., keys] - part.nan_to_num(neginf=0.0)[..., None]).exp()
-        merge_(out, lse, weights @ values[keys], part)
+        partial = (weights @ values[keys]).transpose(0, 1)
+        for rows in (slice(0, 2), slice(2, 5)):
+            place = torch.arange(5)[rows] if indexed else rows
+            merged.add(place, partial[rows], part[:, rows])
+    out, lse = merged.result()
     live = torch.ones(3, 5, dtype=torch.bool)
     live[1, 2] = False
-    torch.testing.assert_close(out[live], scores.softmax(-1)[live] @ values)
+    torch.testing.assert_close(out.transpose(0, 1)[live], scores.softmax(-1)[live] @ values)
     torch.testing.assert_close(lse[live], scores.logsumexp(-1)[live])
-    assert (out[1, 2] == 0).all() and lse[1, 2] == -torch.inf
+    assert (out[2, 1] == 0).all() and lse[1, 2] == -torch.inf
