@@ -57,7 +57,7 @@ def main(names: list[str]) -> None:
     torch.cuda.set_device(rank)
     if rank == 0:
         print(f"# matmul {matmul():.0f} TFLOP/s   {world} x {torch.cuda.get_device_name()}   torch {torch.__version__}")
-        print(f"{'work':<26} {'fwd':>6} {'both':>6} | bound {'fwd':>6} {'both':>6} | share {'fwd':>5} {'both':>5} | GiB peak")
+        print(f"{'work':<26}    fwd   both | bound    fwd   both | share   fwd  both | GiB peak")
     for bench in WORKS:
         if not names or bench.name in names:
             try:

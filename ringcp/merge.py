@@ -68,7 +68,7 @@ def covers(place: Place, tokens: int) -> bool:
 
 
 def merge_(out: Tensor, lse: Tensor, place: Place, part: Tensor, part_lse: Tensor) -> None:
-    """Folds a partial result into out `[T, H, Dv]` and lse `[H, T]` in place; rows without keys on both sides stay 0."""
+    """Folds a partial result into out `[T, H, Dv]` and lse `[H, T]` in place; rows without keys stay 0."""
     if out.is_cuda and find_spec("triton"):
         from ringcp.kernels.merge_triton import fused_merge_
 
