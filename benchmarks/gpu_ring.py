@@ -74,9 +74,8 @@ def run(bench: Bench, rank: int, world: int) -> None:
     area = int((whole[..., 1] - whole[..., 0]).clamp(min=0).sum())
     flops = 4 * area * bench.heads * bench.head_dim / world
     local = len(layout.positions[rank])
-    q, k, v = (torch.randn(1, heads, local, bench.head_dim, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-               for heads in (bench.heads, bench.kv_heads, bench.kv_heads))
-    dout = torch.randn_like(q)
+    q, k, v, dout = (as_projected(local, heads, bench.head_dim)
+                     for heads in (bench.heads, bench.kv_heads, bench.kv_heads, bench.heads))
 
     def forward():
         return ringcp.ring_attention(q, k, v, mask=mask, layout=layout)[0]
@@ -92,6 +91,12 @@ def run(bench: Bench, rank: int, world: int) -> None:
     if rank == 0:
         print(f"{bench.name:<26} {rates[0]:6.0f} {rates[1]:6.0f} | bound {rates[2]:6.0f} {rates[3]:6.0f} | "
               f"share {rates[0] / rates[2]:5.2f} {rates[1] / rates[3]:5.2f} | {peak:5.1f}", flush=True)
+
+
+def as_projected(tokens: int, heads: int, head_dim: int) -> torch.Tensor:
+    """[1, H, L, D] as a model's projections lay it out: tokens before heads in memory."""
+    made = torch.randn(1, tokens, heads, head_dim, device="cuda", dtype=torch.bfloat16)
+    return made.transpose(1, 2).requires_grad_()
 
 
 def kernel_bound(bench, mask, layout, rank, q, dout) -> tuple[float, float]:

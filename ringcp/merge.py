@@ -3,12 +3,11 @@
 T local tokens of all batch rows, H heads. Everything here stands tokens first, as kernels and messages do.
 """
 
-from importlib.util import find_spec
-
 import torch
 from torch import Tensor
 
 from ringcp.calls import Place
+from ringcp.optional import missing
 
 
 class Merged:
@@ -69,7 +68,7 @@ def covers(place: Place, tokens: int) -> bool:
 
 def merge_(out: Tensor, lse: Tensor, place: Place, part: Tensor, part_lse: Tensor) -> None:
     """Folds a partial result into out `[T, H, Dv]` and lse `[H, T]` in place; rows without keys stay 0."""
-    if out.is_cuda and find_spec("triton"):
+    if out.is_cuda and missing("triton") is None:
         from ringcp.kernels.merge_triton import fused_merge_
 
         fused_merge_(out, lse, place, part, part_lse)

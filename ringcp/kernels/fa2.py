@@ -48,6 +48,8 @@ def _causal(call: Call) -> bool:
 
 
 def _window(call: Call) -> dict:
-    if _causal(call):
+    """The operator misreads an open side beside a bounded one, so that side gets a bound no key reaches."""
+    if max(call.left, call.right) < 0 or _causal(call):
         return {}
-    return {"window_size_left": call.left, "window_size_right": call.right}
+    left, right = (bound if bound >= 0 else sum(call.most) for bound in (call.left, call.right))
+    return {"window_size_left": left, "window_size_right": right}

@@ -1,13 +1,13 @@
 """Fa4: FlashAttention-4 in the CuTe DSL (package flash-attn-4), for Hopper and later; every band, dense and ragged."""
 
 from functools import cache
-from importlib.util import find_spec
 
 from torch import Tensor
 
 from ringcp.calls import Call
 from ringcp.kernels.banded import Banded
 from ringcp.kernels.demand import Demand, banded, half, on_cuda
+from ringcp.optional import missing
 
 
 HEAD_DIMS = 32, 64, 128, 192, 256
@@ -22,11 +22,9 @@ class Fa4(Banded):
     name = "fa4"
 
     def refuses(self, demand: Demand) -> str | None:
-        if find_spec("flash_attn") is None or find_spec("flash_attn.cute") is None:
-            return "the package flash-attn-4 is not installed"
         if demand.head_dim not in HEAD_DIMS:
             return f"takes head_dims {', '.join(map(str, HEAD_DIMS))}, not {demand.head_dim}"
-        return on_cuda(demand, least=(9, 0)) or banded(demand) or half(demand, most=256)
+        return on_cuda(demand, least=(9, 0)) or banded(demand) or half(demand, most=256) or missing("flash_attn.cute")
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, call: Call, scale: float) -> tuple[Tensor, Tensor]:
         found = _interface()._flash_attn_fwd(q, k, v, softmax_scale=scale, return_lse=True, **_bounds(call))

@@ -1,7 +1,6 @@
 """Ffpa: head_dim 512 on Hopper (package ffpa-attn); full and causal bands, dense and ragged."""
 
 from functools import cache
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor
@@ -9,6 +8,7 @@ from torch import Tensor
 from ringcp.calls import Call
 from ringcp.kernels.banded import Banded
 from ringcp.kernels.demand import Demand, banded, half, on_cuda
+from ringcp.optional import missing
 
 NO_WINDOW = (-(2**31), -(2**31))
 
@@ -19,11 +19,10 @@ class Ffpa(Banded):
     name = "ffpa"
 
     def refuses(self, demand: Demand) -> str | None:
-        if find_spec("ffpa_attn") is None:
-            return "the package ffpa-attn is not installed"
         if demand.window:
             return "knows no window"
-        return on_cuda(demand, least=(9, 0)) or banded(demand) or half(demand, least=512, most=512)
+        limits = on_cuda(demand, least=(9, 0)) or banded(demand) or half(demand, least=512, most=512)
+        return limits or missing("ffpa_attn")
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, call: Call, scale: float) -> tuple[Tensor, Tensor]:
         return _operators()._fwd_cute(q, k, v, scale, call.right == 0, 1)
