@@ -9,6 +9,7 @@ from cases import captured, edges, generate, real, rules
 from cases.case import DTYPES, LAYOUTS, MORE_DTYPES, WORLDS, Case, Scenario
 
 CAPTURED = (".jsonl", ".json")
+RANDOM = 100
 
 
 def scenarios() -> tuple[Scenario, ...]:
@@ -38,23 +39,26 @@ def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: 
 
 
 def select(patterns: str | Iterable[str], worlds: Sequence[int] = WORLDS, layouts: Sequence[str] | None = None,
-           dtypes: Sequence[str] | None = None, seed: int = 7, tokens: int | None = None) -> list[Case]:
+           dtypes: Sequence[str] | None = None, seed: int = 7, tokens: int | None = None,
+           count: int = RANDOM) -> list[Case]:
     """The cases that patterns choose, each once, in the order of the patterns.
 
     A pattern is a group ("packed"), a scenario ("packed/straddle"), a case id ("packed/straddle-zigzag-w3-bf16"),
     any of them with wildcards ("vision/*-bf16"), "default", "all" (but for scenarios of the tier "named"), a captured
-    file (FILE.jsonl) or a case printed by `generate.replay`. Patterns separate by commas. An id that the
+    file (FILE.jsonl), "random" (`count` random cases of at most `tokens`) or a case printed by `generate.replay`. Patterns separate by commas. An id that the
     expansion leaves out is found all the same.
     Raises ValueError when a pattern chooses nothing, with the nearest names.
     """
     settings = {"worlds": worlds, "layouts": layouts, "dtypes": dtypes, "seed": seed, "tokens": tokens}
+    _known("layout", layouts or (), LAYOUTS)
+    _known("dtype", dtypes or (), DTYPES + MORE_DTYPES)
     every = scenarios()
     chosen: dict[tuple[str, str], Case] = {}
     given = split(patterns)
     if not given:
         raise ValueError("no case pattern is given")
     for pattern in given:
-        found = _matching(pattern, every, settings)
+        found = _random(count, settings) if pattern == "random" else _matching(pattern, every, settings)
         if not found:
             raise ValueError(_nothing(pattern, every, settings))
         chosen.update({(case.id, case.digest): case for case in found if (case.id, case.digest) not in chosen})
@@ -65,11 +69,20 @@ def split(patterns: str | Iterable[str]) -> list[str]:
     """One or many comma lists as single patterns; a printed case keeps its commas."""
     lists = [patterns] if isinstance(patterns, str) else patterns
     return [pattern.strip() for line in lists
-            for pattern in ([line] if line.lstrip().startswith("{") else line.split(",")) if pattern.strip()]
+            for pattern in ([line] if _printed(line.strip()) else line.split(",")) if pattern.strip()]
+
+
+def _printed(pattern: str) -> bool:
+    return pattern.startswith(("{", generate.REPLAY))
+
+
+def _random(count: int, settings: dict) -> list[Case]:
+    choice = {name: settings[name] for name in ("worlds", "layouts", "dtypes")}
+    return list(generate.cases(settings["seed"], count, settings["tokens"] or generate.MAX_TOKENS, **choice))
 
 
 def _matching(pattern: str, every: tuple[Scenario, ...], settings: dict) -> list[Case]:
-    if pattern.startswith("{"):
+    if _printed(pattern):
         return [generate.from_replay(pattern)]
     if pattern.endswith(CAPTURED):
         return expand(captured.read(pattern), **settings)

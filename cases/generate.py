@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Protocol
 
@@ -16,6 +16,9 @@ from cases.rules.regions import Regions, Router
 from cases.rules.rule import Rule
 from cases.rules.vision import Vision
 from cases.rules.window import Window
+
+REPLAY = "replay:"
+MAX_TOKENS = 192
 
 
 class Draw(Protocol):
@@ -39,14 +42,14 @@ class Seeded:
         return options[self.random.randrange(len(options))]
 
 
-def cases(seed: int, count: int, max_tokens: int = 192, **fixed) -> Iterator[Case]:
-    """`count` random cases; `fixed` pins world, layout or dtype. The same arguments give the same cases."""
+def cases(seed: int, count: int, max_tokens: int = MAX_TOKENS, **choice: Sequence) -> Iterator[Case]:
+    """`count` random cases; `choice` narrows worlds, layouts or dtypes. The same arguments give the same cases."""
     for number in range(count):
-        made = case(Seeded(f"{seed}/{number}"), max_tokens, **fixed)
+        made = case(Seeded(f"{seed}/{number}"), max_tokens, **choice)
         yield replace(made, name=f"random/{seed}-{number}")
 
 
-def strategy(max_tokens: int = 96, **fixed):
+def strategy(max_tokens: int = 96, **choice: Sequence):
     """The same cases as a Hypothesis strategy, which shrinks them."""
     from hypothesis import strategies as st
 
@@ -60,27 +63,29 @@ def strategy(max_tokens: int = 96, **fixed):
         def one(self, options):
             return self.draw(st.sampled_from(options))
 
-    return st.composite(lambda draw: case(Drawn(draw), max_tokens, **fixed))()
+    return st.composite(lambda draw: case(Drawn(draw), max_tokens, **choice))()
 
 
-def case(draw: Draw, max_tokens: int = 192, **fixed) -> Case:
-    """One random case."""
-    world = fixed.get("world") or draw.one(WORLDS)
+def case(draw: Draw, max_tokens: int = MAX_TOKENS, worlds: Sequence[int] = WORLDS, layouts: Sequence[str] | None = None,
+         dtypes: Sequence[str] | None = None) -> Case:
+    """One random case on one of these worlds, layouts and dtypes."""
+    world = draw.one(worlds)
     tokens = draw.one([1, 2, world, 4 * world, 4 * world + 1, max_tokens, max_tokens - 1]
                       + [draw.integer(1, max_tokens) for _ in range(5)])
     tokens = min(max(1, tokens), max_tokens)
-    batch, (heads, kv_heads) = draw.one([1, 1, 2]), draw.one([(4, 2), (2, 2), (4, 1), (8, 2), (1, 1)])
+    batch, (heads, kv_heads) = draw.one([1, 1, 2]), draw.one([(4, 2), (2, 2), (4, 1), (8, 2), (1, 1), (6, 3)])
     shape = Shape(batch, tokens, heads, kv_heads, draw.one([32, 32, 24, 64, 80]), draw.one([None, None, None, 16]))
     chosen = mask(draw, shape, -(-tokens // world))
     inputs = Inputs(strides=draw.one(["dense", "dense", "unbind", "transposed"]),
                     dout=draw.one(["random", "random", "expanded", "ones"]),
-                    poison=draw.one([None, None, None, "huge"]), spread=draw.one([1.0, 1.0, 4.0]))
+                    poison=draw.one([None, None, None, "huge"]), spread=draw.one([1.0, 1.0, 4.0]),
+                    grads=draw.one(["qkv"] * 6 + ["q", "kv"]))
     scale = draw.one([None, None, None, 0.0, -0.3, 0.07])
     names = " ".join([rule.requirement for rule in chosen.rules] + ["A7"] * (len(chosen.rules) > 1)
-                     + ["A9"] * (scale is not None) + ["B5"] * (inputs.poison is not None))
+                     + ["A9"] * (scale is not None) + ["B5"] * (inputs.poison is not None)
+                     + ["B8"] * (inputs.grads != "qkv"))
     scenario = Scenario("random/case", names, chosen, shape, scale, inputs)
-    return scenario.at(world, fixed.get("layout") or draw.one(LAYOUTS), fixed.get("dtype") or draw.one(DTYPES),
-                       draw.integer(0, 10**6))
+    return scenario.at(world, draw.one(layouts or LAYOUTS), draw.one(dtypes or DTYPES), draw.integer(0, 10**6))
 
 
 def mask(draw: Draw, shape: Shape, shard: int) -> Mask:
@@ -144,16 +149,16 @@ def regions(draw: Draw, shape: Shape, shard: int) -> Regions:
 
 
 def replay(case: Case) -> str:
-    """One line of JSON that rebuilds the case exactly; it holds no single quote, so '...' quotes it in a shell."""
+    """"replay:" and one line of JSON that rebuilds the case exactly; it holds no single quote, so '...' quotes it."""
     rules = [{"rule": rule.name, **_changed(rule)} for rule in case.mask.rules]
     line = {**_changed(case), "mask": rules, "shape": _changed(case.shape), "inputs": _changed(case.inputs)}
-    return json.dumps(line, separators=(",", ":"), default=_changed).replace("'", "\\u0027")
+    return REPLAY + json.dumps(line, separators=(",", ":"), default=_changed).replace("'", "\\u0027")
 
 
 def from_replay(line: str) -> Case:
     """The case that `replay` printed. Raises ValueError when the line is no such case."""
     try:
-        given = json.loads(line)
+        given = json.loads(line.removeprefix(REPLAY))
         kinds = _rule_kinds()
         rules = tuple(kinds[rule.pop("rule")](**rule) for rule in given.pop("mask"))
         shape, inputs = Shape(**given.pop("shape")), Inputs(**given.pop("inputs"))

@@ -29,7 +29,7 @@ def test_random_cases_reach_every_rule_and_every_edge():
 
 
 def test_fixed_settings_are_kept():
-    cases = list(generate.cases(2, 30, max_tokens=50, world=3, layout="zigzag", dtype="bf16"))
+    cases = list(generate.cases(2, 30, max_tokens=50, worlds=(3,), layouts=("zigzag",), dtypes=("bf16",)))
     assert {(case.world, case.layout, case.dtype) for case in cases} == {(3, "zigzag", "bf16")}
     assert max(case.shape.tokens for case in cases) <= 50
 
