@@ -45,8 +45,8 @@ def select(patterns: str | Iterable[str], worlds: Sequence[int] = WORLDS, layout
 
     A pattern is a group ("packed"), a scenario ("packed/straddle"), a case id ("packed/straddle-zigzag-w3-bf16"),
     any of them with wildcards ("vision/*-bf16"), "default", "all" (but for scenarios of the tier "named"), a captured
-    file (FILE.jsonl), "random" (`count` random cases of at most `tokens`) or a case printed by `generate.replay`. Patterns separate by commas. An id that the
-    expansion leaves out is found all the same.
+    file (FILE.jsonl), "random" (`count` random cases of at most `tokens`) or a case printed by `generate.replay`.
+    Patterns separate by commas. An id that the expansion leaves out is found all the same.
     Raises ValueError when a pattern chooses nothing, with the nearest names.
     """
     settings = {"worlds": worlds, "layouts": layouts, "dtypes": dtypes, "seed": seed, "tokens": tokens}

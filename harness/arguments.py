@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from cases.catalogue import RANDOM
 from harness.clock import Timing
+from harness.trials import CHOICES
 
 SIZE = re.compile(r"(\d+)([kKmM]?)$")
 
@@ -31,6 +33,9 @@ class Settings:
     fail_fast: bool
     in_process: bool
     listing: str | None
+    truth: str = "auto"
+    shrink: bool | None = None
+    count: int = RANDOM
 
 
 def size(text: str) -> int:
@@ -81,7 +86,8 @@ def parser() -> argparse.ArgumentParser:
                    description="Conformance and performance of context-parallel attention.")
     add = made.add_argument
     add("--cases", nargs="+", action="extend", metavar="PATTERN",
-        help="groups, cases, ids with wildcards, FILE.jsonl, or a printed case; commas separate (default: default)")
+        help="groups, cases, ids with wildcards, FILE.jsonl, random, 'replay:...'; commas separate (default: default)")
+    add("--count", type=natural, default=RANDOM, metavar="N", help=f"how many cases `random` means (default {RANDOM})")
     add("--impl", type=names, default=("ring",), metavar="NAME", help="ring or package.module:name; commas separate")
     add("--ranks", type=counts, metavar="N", help="numbers of ranks, such as 2 or 1,2,3,4 (default 2)")
     add("--dtype", type=names, metavar="NAME", help="fp64, fp32, bf16, fp16; commas separate")
@@ -91,6 +97,9 @@ def parser() -> argparse.ArgumentParser:
     add("--iters", type=natural, default=3, metavar="N", help="timed iterations; 0 only verifies")
     add("--warmup", type=natural, default=1, metavar="N")
     add("--seed", type=natural, default=7, metavar="N")
+    add("--truth", choices=CHOICES, default="auto", help="what answers are held to (default: dense where it is small)")
+    add("--shrink", action=argparse.BooleanOptionalAction,
+        help="looks for a smallest case that still fails (default: for random cases)")
     add("--timeout", type=seconds, default=120.0, metavar="S", help="seconds that one trial may take")
     add("--json", type=Path, metavar="FILE", help="results file, JSON lines (default results/CASES.jsonl)")
     add("--report", type=Path, metavar="FILE", help="writes a page from the results at the end")
@@ -117,7 +126,7 @@ def parse(argv: list[str]) -> Settings:
     results = given.json or _results(cases, given.impl)
     return Settings(cases, given.impl, given.ranks or (), given.dtype, given.layout, given.device, given.tokens,
                     Timing(given.warmup, given.iters), given.seed, given.timeout, results, given.report, given.resume,
-                    given.fail_fast, given.in_process, listing)
+                    given.fail_fast, given.in_process, listing, given.truth, given.shrink, given.count)
 
 
 def _results(cases: tuple[str, ...], implementations: tuple[str, ...]) -> Path:

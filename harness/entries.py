@@ -24,6 +24,7 @@ class About:
     implementation: Implementation
     spec: str
     device: str
+    truth: str = "auto"
 
     def entry(self, verdict: Verdict, started: float, ranks: Ranks | None = None, layout: list[Tensor] | None = None,
               problem: Problem | None = None, measurement: dict[str, Any] | None = None,
@@ -36,6 +37,7 @@ class About:
         return {
             "case": described(self.case),
             "implementation": self.implemented(),
+            "truth": "dense" if self.truth == "auto" else self.truth,
             "verdict": verdict.name, "reason": verdict.reason,
             "deviations": [deviation.record() for deviation in verdict.deviations],
             "diagnosis": diagnosis,
@@ -65,11 +67,16 @@ class About:
                 "actual": "none", "place": headline.split("; ")[0], "again": self.again()}
 
     def again(self) -> str:
-        """The command that repeats just this case; what the catalogue does not hold is printed whole."""
-        case, device = self.case, "" if self.device == "cpu" else f" --device {self.device}"
-        named = case.id if _in_catalogue(case) else shlex.quote(generate.replay(case))
-        spec = shlex.quote(self.spec)
-        return f"ringcheck --ranks {case.world} --impl {spec} --cases {named} --seed {case.seed}{device}"
+        """The command that repeats just this case."""
+        return again(self.case, self.spec, self.device, self.truth)
+
+
+def again(case: Case, spec: str, device: str, truth: str = "auto") -> str:
+    """The command that repeats just this case; what the catalogue does not hold is printed whole."""
+    named = f"{case.id} --seed {case.seed}" if _in_catalogue(case) else shlex.quote(generate.replay(case))
+    asked = "" if truth == "auto" else f" --truth {truth}"
+    where = "" if device == "cpu" else f" --device {device}"
+    return f"ringcheck --ranks {case.world} --impl {shlex.quote(spec)} --cases {named}{asked}{where}"
 
 
 def _in_catalogue(case: Case) -> bool:

@@ -41,14 +41,15 @@ class Pool:
         self._generation = 0
         self._start()
 
-    def run(self, case: Case, spec: str, timing: Timing, limit: float = 60.0) -> dict[str, Any]:
-        """The record of one trial of `case.world` ranks, within about `limit` seconds."""
+    def run(self, case: Case, spec: str, timing: Timing, limit: float = 60.0,
+            kind: str = "dense") -> dict[str, Any]:
+        """The record of one trial of `case.world` ranks, within about `limit` seconds; kind: one of `trials.KINDS`."""
         assert case.world == self.world, f"a pool of {self.world} cannot run world {case.world}"
         started = time.perf_counter()
         loss = self._ready()
         if loss is None:
             for each in self._workers:
-                each.send(Job(case, spec, timing))
+                each.send(Job(case, spec, timing, kind))
             loss = self._collect(limit)
         if loss is None:
             return self._workers[0].answer[1]

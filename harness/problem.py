@@ -32,7 +32,7 @@ class Problem:
         self.rows = self.mask.rows(case.shape.batch, case.shape.tokens, case.shape.kv_heads)
         self.clean = inputs.draw(case, seed)
         if "dead.undefined" in variants:
-            self.clean = self._without_dead_dout(self.clean)
+            self.clean = self.without_dead_dout(self.clean)
         self.given = inputs.poisoned(self.clean, case, self.mask, self.rows)
 
     @cached_property
@@ -52,7 +52,7 @@ class Problem:
         """`[B, Hq, S]` bool: queries whose out, lse and dq are compared; None is all of them."""
         return self.truth.live if "dead.undefined" in self.variants else None
 
-    def _without_dead_dout(self, numbers: Numbers) -> Numbers:
+    def without_dead_dout(self, numbers: Numbers) -> Numbers:
         dead = dead_rows(self.mask, self.rows)
         dead = dead.repeat_interleave(self.case.shape.heads // dead.shape[1], 1)[..., None]
         return replace(numbers, dout=numbers.dout.masked_fill(dead, 0)) if bool(dead.any()) else numbers

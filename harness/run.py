@@ -10,10 +10,11 @@ from typing import Any
 
 from cases import catalogue
 from cases.case import Case
-from harness import arguments, listing
+from harness import arguments, listing, trials
 from harness.arguments import Settings
 from harness.environment import environment
 from harness.implementation import load
+from harness.investigate import Investigation
 from harness.runners import Pools, Runner, Threads, Torchrun
 from harness.table import Table
 from reports import record
@@ -52,7 +53,7 @@ def chosen(settings: Settings) -> list[Case]:
         raise ValueError(f"--ranks {','.join(map(str, settings.worlds))} but torchrun started {world} ranks")
     worlds = (int(world),) if world else settings.worlds or (2,)
     found = catalogue.select(settings.cases, worlds=worlds, layouts=settings.layouts, dtypes=settings.dtypes,
-                             seed=settings.seed, tokens=settings.tokens)
+                             seed=settings.seed, tokens=settings.tokens, count=settings.count)
     other = [case for case in found if world and case.world != int(world)]
     if other:
         raise ValueError(f"case {other[0].id} needs {other[0].world} ranks but torchrun started {world}")
@@ -70,6 +71,7 @@ class Run:
         self.settings, self.argv = settings, argv
         self.started = time.perf_counter()
         self.runner = self._runner()
+        self.investigation = Investigation(self.runner, settings)
         self.records = self.runner.share(self._earlier() if self.runner.leads and settings.resume else [])
         done = {(kept["case"]["digest"], kept["implementation"]["spec"]) for kept in self.records}
         asked = [(case, spec) for case in cases for spec in settings.implementations]
@@ -83,7 +85,9 @@ class Run:
         try:
             self._head()
             for case, spec in self.todo:
-                found = self.runner.run(case, spec, self.settings.timing, self.settings.timeout)
+                kind = trials.kind_of(case, self.settings.truth)
+                found = self.runner.run(case, spec, self.settings.timing, self.settings.timeout, kind)
+                self.investigation.look(found, case, spec)
                 self._keep(found)
                 if self.settings.fail_fast and self.runner.share(found and found["verdict"] in ("FAIL", "ERROR")):
                     break

@@ -11,27 +11,31 @@ import torch
 import torch.distributed as dist
 
 from cases.case import Case
-from harness import stacks
+from harness import stacks, trials
 from harness.clock import Timing
 from harness.compare import Verdict
 from harness.entries import About
 from harness.implementation import load
 from harness.pool import Pool
 from harness.ranks import BACKENDS, ProcessRanks, blame, run_threads, threads_per_rank
-from harness.trial import run_trial
 from harness.watchdog import Watchdog
 from harness.worker import COLLECTIVE_LIMIT, Prefixed, implementation
 
 
 class Runner(Protocol):
-    """Runs trials for the command line. `leads` is true where records are kept: everywhere but on ranks above 0."""
+    """Runs trials for the command line. `leads` is true where records are kept: everywhere but on ranks above 0;
+    `fixed` where the number of ranks is given from outside."""
 
     leads: bool
+    fixed: bool
     backend: str
 
     def threads(self, world: int) -> int: ...
 
-    def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any] | None: ...
+    def run(self, case: Case, spec: str, timing: Timing, limit: float,
+            kind: str = "dense") -> dict[str, Any] | None: ...
+
+    def hold(self, found: dict[str, Any] | None) -> None: ...
 
     def share(self, value: Any) -> Any: ...
 
@@ -43,7 +47,7 @@ class Runner(Protocol):
 class Pools:
     """`--ranks N`: one living pool a world, started when first needed."""
 
-    leads = True
+    leads, fixed = True, False
 
     def __init__(self, device: str = "cpu"):
         self.device, self.backend = device, BACKENDS[device]
@@ -58,8 +62,11 @@ class Pools:
             self._pools[world] = Pool(world, self.device)
         return self._pools[world]
 
-    def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any]:
-        return self.pool(case.world).run(case, spec, timing, limit)
+    def run(self, case: Case, spec: str, timing: Timing, limit: float, kind: str = "dense") -> dict[str, Any]:
+        return self.pool(case.world).run(case, spec, timing, limit, kind)
+
+    def hold(self, found: dict[str, Any] | None) -> None:
+        pass
 
     def share(self, value: Any) -> Any:
         return value
@@ -76,7 +83,7 @@ class Pools:
 class Threads:
     """`--in-process`: ranks are threads, for implementations that declare `in_process`."""
 
-    leads, backend = True, "threads"
+    leads, fixed, backend = True, False, "threads"
 
     def __init__(self):
         torch.set_num_threads(1)
@@ -84,18 +91,21 @@ class Threads:
     def threads(self, world: int) -> int:
         return 1
 
-    def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any]:
+    def run(self, case: Case, spec: str, timing: Timing, limit: float, kind: str = "dense") -> dict[str, Any]:
         started, made = time.perf_counter(), implementation(spec)
         about = About(case, made, spec, "cpu")
         if not made.in_process:
             return about.entry(Verdict("SKIP", f"{made.name} does not run as threads of one process"), started)
-        outcome = run_threads(case.world, lambda ranks: run_trial(case, made, ranks, timing, spec), limit)
+        outcome = run_threads(case.world, lambda ranks: trials.run(kind, case, made, ranks, timing, spec), limit)
         if not outcome.raised and not outcome.stuck:
             return outcome.results[0]
         told = [f"rank {rank} raised {stacks.raised(error)}" for rank, error in blame(outcome.raised).items()]
         told = told or [f"no answer within {limit:g} s"]
         told += [f"rank {rank} {stacks.last_call(stacks.of_thread(ident))}" for rank, ident in outcome.stuck.items()]
         return about.entry(Verdict("ERROR", "; ".join(told)), started)
+
+    def hold(self, found: dict[str, Any] | None) -> None:
+        pass
 
     def share(self, value: Any) -> Any:
         return value
@@ -111,22 +121,29 @@ class Torchrun:
     """One process a rank, started by torchrun; `keep` is called on rank 0 with the record of a lost trial, before
     every rank leaves with code 3."""
 
+    fixed = True
+
     def __init__(self, device: str, keep: Callable[[dict[str, Any]], None]):
         store, rank, world = next(dist.rendezvous("env://"))
         self.device, self.backend, self.leads = device, BACKENDS[device], rank == 0
         sys.stderr = Prefixed(sys.__stderr__, f"[rank {rank}] ")
         sys.stdout = sys.__stdout__ if rank == 0 else sys.stderr
         self.ranks = ProcessRanks(store, rank, world, device, COLLECTIVE_LIMIT)
-        self._keep, self._now = keep, None
+        self._keep, self._now, self._held = keep, None, None
         self._watchdog = Watchdog(dist.PrefixStore("ringcheck", store.clone()), rank, world, self._lost)
 
     def threads(self, world: int) -> int:
         return torch.get_num_threads()
 
-    def run(self, case: Case, spec: str, timing: Timing, limit: float) -> dict[str, Any] | None:
+    def run(self, case: Case, spec: str, timing: Timing, limit: float,
+            kind: str = "dense") -> dict[str, Any] | None:
         self._now = About(case, load(spec), spec, self.device), time.perf_counter()
         with self._watchdog.over(limit):
-            return run_trial(case, implementation(spec), self.ranks, timing, spec)
+            return trials.run(kind, case, implementation(spec), self.ranks, timing, spec)
+
+    def hold(self, found: dict[str, Any] | None) -> None:
+        """A record that is finished but not written: it is kept as it is should the next trial end all ranks."""
+        self._held = found
 
     def share(self, value: Any) -> Any:
         """Rank 0's value on every rank."""
@@ -140,4 +157,4 @@ class Torchrun:
 
     def _lost(self, reason: str) -> None:
         about, started = self._now
-        self._keep(about.entry(Verdict("ERROR", reason), started))
+        self._keep(self._held or about.entry(Verdict("ERROR", reason), started))

@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any, TextIO
 
 from harness.arguments import Settings
+from harness.reading import picture
 
 NAMES = (f"{'case':<48} {'tokens':>7} {'heads':>6} {'dtype':>5} {'time':>9} {'TFLOP/s':>8} {'time':>9} {'TFLOP/s':>8} "
          f"{'error/budget':>13}   verdict")
@@ -68,6 +69,17 @@ class Table:
         self._note(f"  requirement  {found['requirement']}")
         self._note(f"  expected     {found['expected']}     actual  {found['actual']}{place}")
         self._note(f"  again        {found['again']}")
+        self._investigated(found.get("shrunk"), found.get("recovered"))
+
+    def _investigated(self, shrunk: dict[str, Any] | None, recovered: dict[str, Any] | None) -> None:
+        if shrunk and shrunk["again"]:
+            end = "nothing smaller fails" if shrunk["complete"] else "the search was cut"
+            self._note(f"  smallest     {shrunk['again']}")
+            self._note(f"               {shrunk['case']['tokens']} tokens, {shrunk['case']['mask']}; {end}")
+        if recovered:
+            self._note(f"  read back    {recovered['sentence']}")
+            for line in picture(recovered):
+                self._note(f"    {line}")
 
     def _error(self, record: dict[str, Any]) -> None:
         first, *rest = record["reason"].splitlines()

@@ -15,11 +15,10 @@ import torch
 import torch.distributed as dist
 
 from cases.case import Case
-from harness import stacks
+from harness import stacks, trials
 from harness.clock import Timing
 from harness.implementation import Implementation, load
 from harness.ranks import ProcessRanks, threads_per_rank
-from harness.trial import run_trial
 
 COLLECTIVE_LIMIT = 3600.0
 
@@ -43,6 +42,7 @@ class Job:
     case: Case
     spec: str
     timing: Timing
+    kind: str = "dense"
 
 
 def main(seat: Seat, connection: Connection) -> None:
@@ -68,7 +68,7 @@ def main(seat: Seat, connection: Connection) -> None:
 
 def _answer(job: Job, ranks: ProcessRanks) -> tuple:
     try:
-        return "done", run_trial(job.case, implementation(job.spec), ranks, job.timing, job.spec)
+        return "done", trials.run(job.kind, job.case, implementation(job.spec), ranks, job.timing, job.spec)
     except (Exception, SystemExit) as error:
         return "raised", stacks.raised(error), traceback.format_exc()
 

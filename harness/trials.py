@@ -1,0 +1,25 @@
+"""The kinds of trial, and which of them a case is given."""
+
+from typing import Any
+
+from cases.case import Case
+from harness.clock import Timing
+from harness.implementation import Implementation
+from harness.ranks import Ranks
+from harness.recover import run_recovery
+from harness.trial import run_trial
+
+KINDS = {"dense": run_trial, "recover": run_recovery}
+CHOICES = ("auto", "dense")
+LARGEST_DENSE = 1 << 14
+
+
+def kind_of(case: Case, truth: str) -> str:
+    """What `--truth` means for a case."""
+    return "dense" if truth == "auto" else truth
+
+
+def run(kind: str, case: Case, implementation: Implementation, ranks: Ranks, timing: Timing,
+        spec: str) -> dict[str, Any] | None:
+    """One trial of a kind on every rank; the record on rank 0, None elsewhere."""
+    return KINDS[kind](case, implementation, ranks, timing, spec)
