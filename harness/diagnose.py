@@ -1,6 +1,7 @@
 """The first line of a failure in words: what went wrong, where, and which known mistake explains it."""
 
 import math
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,11 +12,13 @@ from harness import hypotheses
 from harness.attempt import Answer
 from harness.compare import Deviation, Verdict
 from harness.entries import About, requirement
-from harness.hypotheses import Evidence, Guess
+from harness.hypotheses import Evidence, Guess, places
 from harness.problem import Problem
 
-LARGEST = 1 << 24
-ENOUGH = 0.5
+LARGEST = 1 << 23
+SECONDS = 6.0
+ENOUGH, ALL = 0.5, 0.9999
+SAME = 0.05
 INFINITE = -1e3
 
 
@@ -27,28 +30,46 @@ def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Te
     if verdict.breaches:
         return about.breach(verdict)
     worst, failed = verdict.worst, tuple(deviation.tensor for deviation in verdict.deviations if deviation.failed)
-    guess, share = best(Evidence(problem, answer.tensors, owners(layout, problem.rows), len(layout), failed))
+    evidence = Evidence(problem, answer.tensors, owners(layout, problem.rows), len(layout), failed)
+    guess, share = best(evidence)
     headline, broken = plainly(worst, failed, problem), worst.requirement
     if guess:
         headline, broken = f"{guess.words} (explains {share * 100:.0f} % of the difference)", guess.requirement
     elif problem.case.inputs.poison and "padded" in headline:
         broken = "B5"
+    elif where := places.narrowest(evidence):
+        headline, broken = f"{headline}, only in {where.words}", where.requirement or broken
     return {"headline": headline, "requirement": requirement(broken), "expected": element(worst, worst.expected),
             "actual": f"{worst.actual:.6g}", "place": place(worst), "again": about.again()}
 
 
 def best(evidence: Evidence) -> tuple[Guess | None, float]:
-    """The guess that explains most of every failed tensor, and how much; None below half or for large cases."""
+    """The guess that explains most of every failed tensor, and how much; None below half or for large cases.
+
+    Of guesses that explain as much the earlier one in HYPOTHESES stands. Ends when one explains all, or after SECONDS.
+    """
     shape = evidence.problem.case.shape
     found: tuple[Guess | None, float] = None, ENOUGH
     if shape.batch * shape.heads * shape.tokens ** 2 > LARGEST:
         return found
+    end = time.monotonic() + SECONDS
     for hypothesis in hypotheses.HYPOTHESES:
         for guess in hypothesis(evidence):
-            share = min(explained(name, guess, evidence) for name in evidence.failed)
+            share = fit(guess, evidence)
             if share > found[1] + 1e-6:
                 found = guess, share
+            if found[1] > ALL or time.monotonic() > end:
+                return found
     return found
+
+
+def fit(guess: Guess, evidence: Evidence) -> float:
+    """How much of the worst explained tensor a guess explains; tensors that passed must stay as they are."""
+    share = min(explained(name, guess, evidence) for name in evidence.failed)
+    for name in guess.predicted if share > ENOUGH else ():
+        if name in evidence.actual and name not in evidence.failed and _apart(name, guess, evidence) > SAME:
+            return 0.0
+    return share
 
 
 def explained(name: str, guess: Guess, evidence: Evidence) -> float:
@@ -56,10 +77,23 @@ def explained(name: str, guess: Guess, evidence: Evidence) -> float:
     if name not in guess.predicted:
         return 0.0
     true = getattr(evidence.problem.truth, name)
-    compared = evidence.actual[name], true, guess.predicted[name]
-    actual, true, predicted = (x.double().nan_to_num(nan=math.nan, neginf=INFINITE) for x in compared)
+    actual, true, predicted = (_judged(name, x, evidence) for x in (evidence.actual[name], true, guess.predicted[name]))
     off, left = float((actual - true).norm()), float((actual - predicted).norm())
     return max(0.0, 1 - left / off) if math.isfinite(off) and off > 0 else 0.0
+
+
+def _apart(name: str, guess: Guess, evidence: Evidence) -> float:
+    actual, predicted = (_judged(name, x, evidence) for x in (evidence.actual[name], guess.predicted[name]))
+    size = float(actual.norm())
+    return float((actual - predicted).norm()) / size if size else float(predicted.norm())
+
+
+def _judged(name: str, x: Tensor, evidence: Evidence) -> Tensor:
+    """In fp64, minus infinity as a number, rows that are not compared as 0."""
+    x, compared = x.double().nan_to_num(nan=math.nan, neginf=INFINITE, posinf=-INFINITE), evidence.problem.compared
+    if compared is None or name in ("dk", "dv"):
+        return x
+    return x.masked_fill(~(compared if name == "lse" else compared[..., None]), 0)
 
 
 def plainly(worst: Deviation, failed: Iterable[str], problem: Problem) -> str:

@@ -1,0 +1,169 @@
+"""Guesses about numbers rather than pairs: scale, heads, lse, dead rows, factors."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from harness.hypotheses.evidence import BACKWARD, FORWARD, Evidence, Guess
+
+
+def scale(evidence: Evidence) -> Iterator[Guess]:
+    shape, given = evidence.problem.case.shape, evidence.problem.case.scale
+    default = shape.head_dim ** -0.5
+    others = {"the scale is missing": 1.0, "the scale is applied twice": evidence.scale ** 2,
+              "the scale is that of a padded head_dim": (1 << (shape.head_dim - 1).bit_length()) ** -0.5,
+              "the scale is 1/head_dim": 1 / shape.head_dim, "the scale is that of the value head_dim":
+              shape.v_dim ** -0.5, "the scale's sign is lost": abs(evidence.scale)}
+    if given is not None:
+        others = {"the given scale is ignored": default, "the given scale multiplies the default one": given * default,
+                  "a scale of 0 is taken for none": default if given == 0 else given} | others
+    for words, other in others.items():
+        if other != evidence.scale and evidence.forward_failed:
+            found = evidence.answer(scale=other)
+            names = FORWARD + BACKWARD if evidence.backward_failed else FORWARD
+            yield Guess(words, "A9", {name: found[name] for name in names})
+        elif other != evidence.scale and evidence.scale:
+            rate = other / evidence.scale
+            truth = evidence.problem.truth
+            yield Guess(f"in the backward, {words}", "A9", {name: getattr(truth, name) * rate for name in ("dq", "dk")})
+            for name in ("dq", "dk"):
+                yield Guess(f"in {name}, {words}", "A9", {name: getattr(truth, name) * rate})
+
+
+def heads_misread(evidence: Evidence) -> Iterator[Guess]:
+    """Query heads that read other key/value heads than their own."""
+    shape = evidence.problem.case.shape
+    own = torch.arange(shape.heads) // evidence.heads
+    others = {"query head h reads key/value head h % Hkv": torch.arange(shape.heads) % shape.kv_heads,
+              "every query head reads key/value head 0": torch.zeros_like(own),
+              "key/value heads are read in reverse": shape.kv_heads - 1 - own,
+              "query heads read the next key/value head": (own + 1) % shape.kv_heads,
+              "query head h reads key/value head h, as far as there are any": torch.arange(shape.heads).clamp(
+                  max=shape.kv_heads - 1)}
+    for words, group in others.items():
+        if not torch.equal(group, own):
+            yield from _with_heads(evidence, words, group)
+
+
+def _with_heads(evidence: Evidence, words: str, group: Tensor) -> Iterator[Guess]:
+    clean = evidence.problem.clean
+    k, v = (x.double()[:, group] for x in (clean.k, clean.v))
+    allowed = evidence.allowed[:, group * evidence.heads]
+    for said, keys, values in ((words, k, v), (f"{words}, for values only", evidence.k, v),
+                               (f"{words}, for keys only", k, evidence.v)):
+        scores = (evidence.q @ keys.mT * evidence.scale).masked_fill(~allowed, -torch.inf)
+        lse = scores.logsumexp(-1)
+        weights = (scores - lse.masked_fill(lse.isinf(), 0)[..., None]).exp()
+        out = weights @ values
+        if not evidence.backward_failed:
+            yield Guess(said, "A8", {"out": out, "lse": lse} if keys is k else {"out": out})
+            continue
+        delta = (out * evidence.dout).sum(-1, keepdim=True)
+        dscores = weights * (evidence.dout @ values.mT - delta) * evidence.scale
+        sums = [_summed(x, group, clean.k.shape[1]) for x in (dscores.mT @ evidence.q, weights.mT @ evidence.dout)]
+        yield Guess(said, "A8", {"out": out, "lse": lse, "dq": dscores @ keys, "dk": sums[0], "dv": sums[1]})
+
+
+def _summed(x: Tensor, group: Tensor, groups: int) -> Tensor:
+    return x.new_zeros(x.shape[0], groups, *x.shape[2:]).index_add_(1, group, x)
+
+
+def group_not_summed(evidence: Evidence) -> Iterator[Guess]:
+    """dk and dv hold one query head of their group, or go to the wrong group."""
+    if evidence.heads > 1:
+        each = [x.unflatten(1, (-1, evidence.heads)) for x in
+                (evidence.scale * evidence.true_dscores.mT @ evidence.q, evidence.true_weights.mT @ evidence.dout)]
+        for words, head in (("first", 0), ("last", -1)):
+            yield Guess(f"gradients of keys hold only the {words} query head of their group", "A8",
+                        dict(zip(("dk", "dv"), (x[:, :, head] for x in each), strict=True)))
+    truth, shape = evidence.problem.truth, evidence.problem.case.shape
+    if shape.kv_heads > 1:
+        order = torch.arange(shape.heads).view(-1, shape.kv_heads).T.flatten()
+        whole = [evidence.scale * evidence.true_dscores.mT @ evidence.q, evidence.true_weights.mT @ evidence.dout]
+        sums = (evidence.grouped(x[:, order]) for x in whole)
+        yield Guess("gradients of keys are summed over interleaved heads", "A8",
+                    dict(zip(("dk", "dv"), sums, strict=True)))
+        yield Guess("gradients of keys arrive at the next head", "A8",
+                    {"dk": truth.dk.roll(1, 1), "dv": truth.dv.roll(1, 1)})
+
+
+def lse_misread(evidence: Evidence) -> Iterator[Guess]:
+    lse, scores = evidence.problem.truth.lse, evidence.scores * evidence.scale
+    peak = scores.masked_fill(~evidence.allowed, -torch.inf).amax(-1)
+    unscaled = evidence.weights(evidence.allowed, 1.0)[1]
+    others = {"lse is a logarithm of base 2": lse / math.log(2), "lse is converted twice from base 2":
+              lse * math.log(2), "lse is a logarithm of base 10": lse / math.log(10),
+              "lse lacks the largest score": lse - peak.masked_fill(peak.isinf(), 0),
+              "lse is the largest score": peak, "lse is a sum, not its log": lse.exp(), "lse is of unscaled scores":
+              unscaled, "lse is multiplied by the scale": lse * evidence.scale, "lse is negated": -lse}
+    for words, other in others.items():
+        yield Guess(words, "B2", {"lse": other})
+
+
+def dead_rows(evidence: Evidence) -> Iterator[Guess]:
+    truth = evidence.problem.truth
+    if bool(truth.live.all()):
+        return
+    dead, mean = ~truth.live, evidence.v.mean(2, keepdim=True).expand_as(truth.out)
+    filled = {name: truth.lse.masked_fill(dead, value) for name, value in
+              (("0", 0.0), ("a large negative number", -1e30), ("the log of the row's length",
+                                                               math.log(dead.shape[-1])))}
+    for words, lse in filled.items():
+        yield Guess(f"lse of rows that see no key is {words}, not minus infinity", "B3", {"lse": lse})
+    out = torch.where(dead[..., None], mean, truth.out)
+    yield Guess("rows that see no key average all values", "B3", {"out": out})
+    yield Guess("rows that see no key average all values", "B3", {"out": out, "lse": filled["0"]})
+
+
+def factor(evidence: Evidence) -> Iterator[Guess]:
+    """The failed tensors are the truth times one number, or each by its own, everywhere or on one rank."""
+    if "lse" in evidence.failed:
+        return
+    true = {name: getattr(evidence.problem.truth, name) for name in evidence.failed}
+    for rank in (None, *(range(evidence.world) if evidence.world > 1 else ())):
+        held = (evidence.owner >= 0 if rank is None else evidence.owner == rank)[:, None, :, None]
+        place = "" if rank is None else f" on rank {rank}"
+        ratios = {name: _ratio(evidence.actual[name].double(), x, held) for name, x in true.items()}
+        values = list(ratios.values())
+        if not all(math.isfinite(one) for one in values) or all(abs(one - 1) < 1e-3 for one in values):
+            continue
+        one = max(values) - min(values) <= 1e-3 * max(1.0, *map(abs, values))
+        words = (f"{', '.join(true)}: {_times(values[0])}" if one else
+                 "; ".join(f"{name}: {_times(ratio)}" for name, ratio in ratios.items())) + place
+        yield Guess(words, "B1" if "out" in true else "B4",
+                    {name: torch.where(held, x * ratios[name], x) for name, x in true.items()})
+
+
+def _ratio(actual: Tensor, true: Tensor, held: Tensor) -> float:
+    size = float((true ** 2 * held).sum())
+    return float((true * actual * held).sum()) / size if size else 1.0
+
+
+def _times(ratio: float) -> str:
+    return "0" if abs(ratio) < 1e-12 else f"{ratio:.4g} times the truth"
+
+
+def values_taken_for_keys(evidence: Evidence) -> Iterator[Guess]:
+    shape, truth = evidence.problem.case.shape, evidence.problem.truth
+    if shape.head_dim == shape.v_dim:
+        yield Guess("dk and dv are exchanged", "B4", {"dk": truth.dv, "dv": truth.dk})
+        clean = evidence.problem.clean
+        swapped = replace(evidence, problem=_Swapped(evidence.problem, replace(clean, k=clean.v, v=clean.k)))
+        yield Guess("keys and values are exchanged", "B1", swapped.answer())
+        same = replace(evidence, problem=_Swapped(evidence.problem, replace(clean, v=clean.k)))
+        yield Guess("keys are taken for values", "B1", same.answer())
+        same = replace(evidence, problem=_Swapped(evidence.problem, replace(clean, k=clean.v)))
+        yield Guess("values are taken for keys", "B1", same.answer())
+
+
+class _Swapped:
+    """A problem with other numbers and the same mask."""
+
+    def __init__(self, problem, clean):
+        self.case, self.mask, self.rows, self.clean = problem.case, problem.mask, problem.rows, clean
+
+
+HYPOTHESES = (lse_misread, dead_rows, factor, scale, heads_misread, group_not_summed, values_taken_for_keys)

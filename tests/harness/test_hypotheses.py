@@ -1,0 +1,147 @@
+"""Diagnosis by tensors alone: faults under other names are told apart, and no hypothesis breaks on any mask."""
+
+import math
+
+import pytest
+import torch
+
+from cases import generate
+from cases.case import Scenario, Shape
+from cases.mask import Mask
+from cases.rules.causal import Causal
+from cases.rules.documents import Documents
+from cases.rules.regions import Regions, Router
+from cases.rules.vision import Vision
+from cases.rules.window import Window
+from cases.work import owners
+from harness.adapters.dense import Dense
+from harness.attempt import Answer
+from harness.compare import compare
+from harness.contract import positions_of
+from harness.diagnose import best, diagnose
+from harness.entries import About
+from harness.hypotheses import HYPOTHESES, Evidence, gradients, hops, masks, places, results
+from harness.problem import problem_of
+from harness.ranks import run_threads
+from harness.sabotage import faults
+from harness.trial import run_trial
+from tests.harness.samples import mixed
+
+NAMES = ("out", "lse", "dq", "dk", "dv")
+SILENT = ("D7", "D8")
+IDS = Documents((((1, 13), (2, 22), (0, 4), (3, 9)),))
+PACKED = Scenario("packed/made", "A3", Mask((Causal(), IDS)), Shape(tokens=48, head_dim=16))
+WIDE = Scenario("sliding/made", "A2", Mask((Causal(), Window(11))), Shape(tokens=48, head_dim=16))
+IMAGES = Scenario("vision/made", "A5", Mask((Causal(), Window(7), IDS, Vision((((0, 3), (1, 20), (2, 9), (0, 16)),)))),
+                  Shape(tokens=48, head_dim=16))
+CSA = Scenario("csa/made", "A6", Mask((Causal(), Regions.even(48, 6, Router(3, 2, 4)))), Shape(tokens=48, head_dim=16))
+
+
+def evidence_of(case, actual, failed=NAMES, layout=None):
+    problem = problem_of(case, ())
+    layout = positions_of(layout or Dense().layout(case, case.world), case.shape.batch)
+    return Evidence(problem, actual, owners(layout, problem.rows), case.world, failed)
+
+
+def honest(case):
+    return {name: getattr(problem_of(case, ()).truth, name) for name in NAMES}
+
+
+def failed_of(predicted, case):
+    true = honest(case)
+    return tuple(name for name in NAMES if name in predicted
+                 and not torch.allclose(predicted[name], true[name], rtol=1e-9, atol=1e-9, equal_nan=True))
+
+
+ASKED = [(masks, scenario, NAMES, 4) for scenario in (PACKED, WIDE, IMAGES, CSA)] + [
+    (masks, IMAGES, ("dq", "dk", "dv"), 8), (hops, PACKED, NAMES[:2], 10), (results, PACKED, NAMES, 5),
+    (results, WIDE, NAMES[2:], 5), (gradients, PACKED, NAMES[2:], 20)]
+
+
+@pytest.mark.parametrize("module, scenario, asked, least", ASKED)
+def test_every_guess_is_found_when_it_is_the_truth(module, scenario, asked, least):
+    """What a guess predicts is answered; the diagnosis names it, or one that predicts the same."""
+    case, named = scenario.at(3, "contiguous", "fp64"), set()
+    for hypothesis in module.HYPOTHESES:
+        for guess in hypothesis(evidence_of(case, honest(case), asked)):
+            failed = failed_of(guess.predicted, case)
+            if set(failed) != set(guess.predicted):
+                continue
+            told, share = best(evidence_of(case, honest(case) | guess.predicted, failed))
+            assert share > 0.99, (guess.words, told and told.words, share)
+            pairs = ((told.predicted[name], guess.predicted[name]) for name in failed)
+            assert all(torch.allclose(*(x.nan_to_num(neginf=-9.0, posinf=9.0) for x in pair), atol=1e-3, rtol=1e-2)
+                       for pair in pairs), (guess.words, told.words)
+            named |= {told.words} & {guess.words}
+    assert len(named) >= least, sorted(named)
+
+
+def test_a_right_answer_is_explained_by_nothing():
+    case = mixed(3)
+    noise = {name: x + 1e-3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(1), dtype=x.dtype)
+             for name, x in honest(case).items()}
+    noise["lse"] = torch.where(honest(case)["lse"].isinf(), honest(case)["lse"], noise["lse"])
+    guess, share = best(evidence_of(case, noise))
+    assert guess is None and share == 0.5
+    assert places.narrowest(evidence_of(case, noise)) is None
+
+
+def test_no_hypothesis_breaks_on_a_random_case():
+    for case in generate.cases(5, 40, max_tokens=32):
+        wrong = {name: x.nan_to_num(neginf=-7.0) * 1.1 + 0.3 for name, x in honest(case).items()}
+        layout = [torch.arange(case.shape.tokens)[rank::case.world] for rank in range(case.world)]
+        for failed in (NAMES, ("out", "lse"), ("dk",)):
+            evidence = evidence_of(case, wrong, failed, layout)
+            for hypothesis in HYPOTHESES:
+                for guess in hypothesis(evidence):
+                    true = honest(case)
+                    assert guess.predicted and guess.words and guess.requirement
+                    assert all(x.shape == true[name].shape for name, x in guess.predicted.items()), guess.words
+            places.narrowest(evidence)
+
+
+def test_where_the_difference_lies_is_said():
+    case = mixed(3)
+    answer = honest(case)
+    answer["out"] = answer["out"].clone()
+    answer["out"][:, :, 42] = math.nan
+    problem, layout = problem_of(case, ()), positions_of(Dense().layout(case, 3), 1)
+    verdict = compare(Answer(answer), problem, layout)
+    told = diagnose(verdict, Answer(answer), problem, layout, About(case, Dense(), "dense", "cpu"))
+    assert told["headline"] == "out: NaN, only in rows that see no key" and told["requirement"].startswith("B3")
+
+
+def renamed(name):
+    """The fault without anything that says what it is."""
+    kind = faults.FAULTS[name]
+    made = faults.load(name)
+    made.__class__ = type("Anonymous", (kind,), {"__doc__": None, "__module__": "nowhere"})
+    made.name = "anonymous"
+    return made
+
+
+def told_by(made, spec, cases):
+    for case in cases:
+        outcome = run_threads(case.world, lambda ranks, case=case: run_trial(case, made, ranks, spec=spec), 30)
+        record = outcome.results.get(0)
+        if record and record["verdict"] == "FAIL":
+            return record["diagnosis"]
+    return None
+
+
+CASES = [mixed(3)] + [scenario.at(3, "contiguous", "fp64") for scenario in (PACKED, WIDE, IMAGES, CSA)]
+
+
+def test_the_first_line_names_the_right_class_and_never_knows_the_name():
+    right, wrong = [], []
+    for name in faults.names():
+        if set(faults.FAULTS[name].breaks) & set(SILENT):
+            continue
+        plain, hidden = (told_by(made, spec, CASES) for made, spec in
+                         ((faults.load(name), f"sabotage:{name}"), (renamed(name), "nowhere:anonymous")))
+        if hidden is None:
+            continue
+        assert plain["headline"] == hidden["headline"] and name not in hidden["headline"]
+        broken = hidden["requirement"].split(":")[0]
+        (right if broken in faults.FAULTS[name].breaks else wrong).append((name, broken, hidden["headline"]))
+    assert len(right) >= 0.8 * (len(right) + len(wrong)) and len(right) >= 15, wrong
