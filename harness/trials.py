@@ -5,18 +5,21 @@ from typing import Any
 from cases.case import Case
 from harness.clock import Timing
 from harness.implementation import Implementation
+from harness.probing import run_probes
 from harness.ranks import Ranks
 from harness.recover import run_recovery
 from harness.trial import run_trial
 
-KINDS = {"dense": run_trial, "recover": run_recovery}
-CHOICES = ("auto", "dense")
+KINDS = {"dense": run_trial, "probes": run_probes, "recover": run_recovery}
+CHOICES = ("auto", "dense", "probes")
 LARGEST_DENSE = 1 << 14
 
 
 def kind_of(case: Case, truth: str) -> str:
-    """What `--truth` means for a case."""
-    return "dense" if truth == "auto" else truth
+    """What `--truth` means for a case: "auto" is the dense truth up to LARGEST_DENSE tokens, then probes."""
+    if truth != "auto":
+        return truth
+    return "dense" if case.shape.tokens <= LARGEST_DENSE else "probes"
 
 
 def run(kind: str, case: Case, implementation: Implementation, ranks: Ranks, timing: Timing,

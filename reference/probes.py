@@ -49,12 +49,18 @@ class Probe:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where an answer first differs from the probe's: index into the tensor, for dk and dv the query shown there."""
+    """Where an answer first differs from the probe's: index into the tensor, for dk and dv the query shown there.
+
+    ratio is error / allowance, above 1 is wrong; both count keys for lse.
+    """
 
     tensor: str
     index: tuple[int, ...]
     expected: float
     actual: float
+    ratio: float
+    error: float
+    allowance: float
     query: tuple[int, int] | None = None
 
     def __str__(self) -> str:
@@ -87,31 +93,63 @@ def probe(mask: Mask, rows: Rows, heads: int, dim: int, value_dim: int | None = 
     dk_size = _padded(abs(scale) * weight * (own + shown_mean), dim)
     dv = _padded(weight, value_dim)
     dv[..., 0] = weight.sum(-1)
-    q, dout = (_ones(rows, heads, width, head, query) for width in (dim, value_dim))
-    dout[..., 0] = dout.amax(-1)
     count, mean = (x.repeat_interleave(ratio, 1) for x in (count, mean))
-    inputs = (x.to(dtype) for x in (q, torch.zeros_like(dk), v, dout))
-    return Probe(*inputs, count, count.double().log(), mean, dk, dv, head, query, dk_size)
+    asked = questions(rows, heads, dim, value_dim, dtype, first)
+    return Probe(*asked, count, count.double().log(), mean, dk, dv, head, query, dk_size)
+
+
+@torch.no_grad()
+def questions(rows: Rows, heads: int, dim: int, value_dim: int, dtype: torch.dtype,
+              first: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """q, k, v and dout of a probe alone, which cost no look at the mask."""
+    head, query = _shown(rows, heads // rows.groups, min(dim, value_dim), first)
+    q, dout = (_ones(rows, heads, width, head, query, dtype) for width in (dim, value_dim))
+    dout[..., 0] = dout.amax(-1)
+    k = torch.zeros(rows.batch, rows.groups, rows.tokens, dim, dtype=dtype)
+    return q, k, _values(rows, value_dim, first).to(dtype), dout
+
+
+def rounds(rows: Rows, heads: int, dim: int, value_dim: int) -> int:
+    """How many probes, first = 0, 1, ..., show every query of every head once."""
+    pairs = heads // rows.groups * rows.tokens
+    return -(-pairs // min(dim, value_dim, pairs)) + 1
 
 
 @torch.no_grad()
 def check(probe: Probe, answer: Mapping[str, Tensor | None]) -> Difference | None:
-    """Where `answer` (out, lse, dq, dk, dv; absent ones are not looked at) first differs from the probe, or None.
+    """Where `answer` (out, lse, dq, dk, dv; absent ones are not looked at) first differs from the probe, or None."""
+    return next((found for found in differences(probe, answer).values() if not found.ratio <= 1), None)
 
-    Counts must be right to the unit and what is 0 exactly 0; the rest may carry rounding of its own size.
+
+@torch.no_grad()
+def differences(probe: Probe, answer: Mapping[str, Tensor | None], judged: Tensor | None = None,
+                whole: Tensor | None = None) -> dict[str, Difference]:
+    """The first wrong element of each tensor of `answer`, or its worst one when none is wrong.
+
+    Counts must be right to the unit and what is 0 exactly 0; the rest may carry rounding of its own size. judged
+    `[B, Hq, S]`: queries whose out, lse and dq count; whole `[B]`: batch rows whose dk and dv count; None is all.
     """
+    found = {}
     for name, (expected, allowance) in _expectations(probe).items():
         if answer.get(name) is None:
             continue
         actual = answer[name].double().cpu()
         off = (actual.exp() - probe.count).abs() if name == "lse" else (actual - expected).abs()
-        wrong = ~(off <= allowance)
-        if wrong.any():
-            index = tuple(wrong.nonzero()[0].tolist())
-            shown = name in ("dk", "dv") and (name == "dv") <= index[3] < probe.query.shape[1]
-            query = (int(probe.head[index[1], index[3]]), int(probe.query[index[1], index[3]])) if shown else None
-            return Difference(name, index, float(expected[index]), float(actual[index]), query)
-    return None
+        ratio = torch.where(off == 0, 0, off / allowance).nan_to_num(nan=torch.inf, posinf=torch.inf)
+        counted = whole[:, None, None, None] if name in ("dk", "dv") and whole is not None else None
+        if judged is not None and name not in ("dk", "dv"):
+            counted = judged if name == "lse" else judged[..., None]
+        ratio = ratio if counted is None else ratio.masked_fill(~counted, 0)
+        wrong = (ratio > 1).nonzero()
+        if name in ("dk", "dv"):
+            shown = (wrong[:, 3] >= (name == "dv")) & (wrong[:, 3] < probe.query.shape[1])
+            wrong = wrong[shown] if shown.any() else wrong
+        index = tuple((wrong[0] if len(wrong) else _largest(ratio)).tolist())
+        shown = name in ("dk", "dv") and (name == "dv") <= index[3] < probe.query.shape[1]
+        query = (int(probe.head[index[1], index[3]]), int(probe.query[index[1], index[3]])) if shown else None
+        numbers = (float(x[index]) for x in (expected, actual, ratio, off, allowance))
+        found[name] = Difference(name, index, *numbers, query)
+    return found
 
 
 def _expectations(probe: Probe) -> dict[str, tuple[Tensor, Tensor]]:
@@ -159,9 +197,13 @@ def _shown(rows: Rows, ratio: int, columns: int, first: int) -> tuple[Tensor, Te
     return group * ratio + pair % ratio, pair // ratio
 
 
-def _ones(rows: Rows, heads: int, dim: int, head: Tensor, query: Tensor) -> Tensor:
+def _largest(x: Tensor) -> Tensor:
+    return torch.stack(torch.unravel_index(x.argmax(), x.shape))
+
+
+def _ones(rows: Rows, heads: int, dim: int, head: Tensor, query: Tensor, dtype: torch.dtype) -> Tensor:
     """[B, Hq, S, D] with 1 in column c of the query that column c shows."""
-    x = torch.zeros(rows.batch, heads, rows.tokens, dim, dtype=torch.float64)
+    x = torch.zeros(rows.batch, heads, rows.tokens, dim, dtype=dtype)
     x[:, head, query, torch.arange(query.shape[1])] = 1
     return x
 

@@ -1,0 +1,166 @@
+"""Trials without a dense truth: exact probes show every row's mask and the routes of gradients (SPEC C)."""
+
+import time
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cases.case import Case
+from cases.work import dead_rows
+from harness import clock, compare, inputs
+from harness.attempt import Answer, attempt
+from harness.clock import Timing
+from harness.compare import Deviation, Verdict, Where
+from harness.entries import About, requirement
+from harness.implementation import Implementation, Session
+from harness.inputs import DTYPES, Numbers
+from harness.ranks import Ranks
+from harness.trial import agree, fresh_seed
+from reference import probes
+from reference.probes import Difference, Probe
+
+MOST, ELEMENTS = 32, 1 << 27
+
+
+class Probed:
+    """A case asked with the inputs of probe `first`, in the place of a Problem."""
+
+    def __init__(self, case: Case, variants: frozenset[str], first: int):
+        self.case, self.variants, self.first = case, variants, first
+        self.mask = case.mask.under(variants)
+        shape = case.shape
+        self.rows = self.mask.rows(shape.batch, shape.tokens, shape.kv_heads)
+        asked = probes.questions(self.rows, shape.heads, shape.head_dim, shape.v_dim, DTYPES[case.dtype], first)
+        clean = Numbers(*asked)
+        if "dead.undefined" in variants:
+            clean = replace(clean, dout=clean.dout.masked_fill(self.dead[..., None], 0))
+        self.given = inputs.poisoned(clean, case, self.mask, self.rows)
+
+    @cached_property
+    def dead(self) -> Tensor:
+        """`[B, Hq, S]`: queries that see no key."""
+        return dead_rows(self.mask, self.rows).repeat_interleave(self.case.shape.heads // self.rows.groups, 1)
+
+    @cached_property
+    def probe(self) -> Probe:
+        shape = self.case.shape
+        return probes.probe(self.mask, self.rows, shape.heads, shape.head_dim, shape.v_dim, DTYPES[self.case.dtype],
+                            self.case.scale, self.first)
+
+    def differences(self, answer: Answer) -> dict[str, Difference]:
+        """By tensor. What the implementation's variants leave open is not judged."""
+        judged = ~self.dead if "dead.undefined" in self.variants else None
+        whole = None
+        if "dead.singleton" in self.variants:
+            whole = ~self.rows.padded.all(1)
+            judged = (torch.ones_like(self.dead) if judged is None else judged) & whole[:, None, None]
+        return probes.differences(self.probe, answer.tensors, judged, whole)
+
+
+def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing,
+               spec: str | None = None) -> dict[str, Any] | None:
+    """As `run_trial`, with probes in the place of the truth; the record says how many and what they showed."""
+    started = time.perf_counter()
+    about = About(case, implementation, spec or implementation.name, ranks.device.type, "probes")
+    layout, verdict = agree(case, implementation, ranks)
+    if not verdict and case.shape.v_dim < probes.COORDINATES:
+        verdict = Verdict("SKIP", f"probes need a value head_dim of at least {probes.COORDINATES}")
+    if verdict:
+        return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
+    chosen, needed = firsts(case)
+    session = implementation.open(case, ranks.group)
+    verdict, posed, told = judged(session, implementation, case, chosen, layout, ranks)
+    passed = ranks.all_gather(verdict.name)[0] == "PASS"
+    measured = clock.measure(session, posed, layout, ranks, timing) if timing.iters and passed else None
+    if measured:
+        verdict, posed, told = judged(session, implementation, case, [fresh_seed(ranks) % needed], layout, ranks)
+    session.close()
+    if ranks.group.rank != 0:
+        return None
+    found = about.entry(verdict, started, ranks, layout, posed, measured, told and told | {"again": about.again()})
+    return found | {"probes": {"rounds": len(chosen), "shown": min(1.0, len(chosen) / needed)}}
+
+
+def firsts(case: Case) -> tuple[list[int], int]:
+    """Which probes a case gets, spread over as many as would show every query of every head."""
+    shape = case.shape
+    needed = probes.rounds(case.rows(), shape.heads, shape.head_dim, shape.v_dim)
+    each = shape.batch * shape.heads * shape.tokens * (shape.head_dim + shape.v_dim)
+    count = max(1, min(needed, max(2, min(MOST, ELEMENTS // each))))
+    return [number * needed // count for number in range(count)], needed
+
+
+def judged(session: Session, implementation: Implementation, case: Case, chosen: list[int], layout: list[Tensor],
+           ranks: Ranks) -> tuple[Verdict, Probed, dict[str, Any] | None]:
+    """Rank 0: the verdict over all probes (of the first wrong one), the probe it was given on, and the diagnosis."""
+    worst: dict[str, Deviation] = {}
+    for first in chosen:
+        posed = Probed(case, implementation.variants, first)
+        answer = attempt(session, posed, layout, ranks)
+        verdict, told = _verdict(answer, posed, layout, worst) if ranks.group.rank == 0 else (Verdict("PASS"), None)
+        if ranks.all_gather(verdict.name)[0] != "PASS":
+            break
+    return verdict, posed, told
+
+
+def _verdict(answer: Answer, posed: Probed, layout: list[Tensor],
+             worst: dict[str, Deviation]) -> tuple[Verdict, dict[str, Any] | None]:
+    """The verdict on one probe; `worst` collects the largest ratio of each tensor over the probes so far."""
+    if answer.breaches:
+        first = answer.breaches[0]
+        return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=answer.breaches), None
+    found = posed.differences(answer)
+    asked = ["out", "lse", *(f"d{name}" for name in "qkv" if name in posed.case.inputs.grads)]
+    for name in asked:
+        one = _deviation(name, found.get(name), posed, layout)
+        if name not in worst or (one.ratio or 0) >= (worst[name].ratio or 0):
+            worst[name] = one
+    deviations = list(worst.values())
+    failed = [one for one in deviations if one.failed]
+    if not failed:
+        return Verdict("PASS", None, deviations), None
+    order = [found[name] for name in ("lse", "out", "dv", "dk", "dq") if name in found]
+    first = next(one for one in order if not one.ratio <= 1)
+    reason = f"{compare.REQUIREMENTS[first.tensor]}: {', '.join(one.tensor for one in failed)} differ from the probe"
+    return Verdict("FAIL", reason, deviations), _told(first, posed, layout)
+
+
+def _deviation(name: str, found: Difference | None, posed: Probed, layout: list[Tensor]) -> Deviation:
+    level = "strict" if posed.case.inputs.poison == "nan" else "required"
+    if found is None:
+        return Deviation(name, compare.REQUIREMENTS[name], None, level=level)
+    batch, head, token, *dim = found.index
+    documents = posed.rows.documents
+    where = Where(batch, head, token, dim[0] if dim else None, compare.owner(layout, batch, token),
+                  None if documents is None else int(documents[batch, token]))
+    return Deviation(name, compare.REQUIREMENTS[name], found.ratio, found.error, found.allowance, level, where,
+                     found.expected, found.actual)
+
+
+def _told(found: Difference, posed: Probed, layout: list[Tensor]) -> dict[str, Any]:
+    """`diagnosis` of the record, all but the command."""
+    batch, head, token = found.index[:3]
+    rank = compare.owner(layout, batch, token)
+    return {"headline": _words(found, posed, rank), "requirement": requirement(compare.REQUIREMENTS[found.tensor]),
+            "expected": f"{found.tensor}{list(found.index)} = {found.expected:.6g}", "actual": f"{found.actual:.6g}",
+            "place": f"rank {rank}, token {token}, head {head}, row {batch}"}
+
+
+def _words(found: Difference, posed: Probed, rank: int) -> str:
+    _, head, token = found.index[:3]
+    if found.tensor == "lse":
+        count = int(posed.probe.count[found.index])
+        counted = torch.tensor(found.actual).exp().item()
+        return f"query {token} of head {head} (rank {rank}) sees {counted:.6g} keys, not {count}"
+    if found.tensor == "out":
+        return f"query {token} of head {head} (rank {rank}) sees as many keys as it should, but others, or other heads'"
+    if found.tensor == "dq":
+        return f"dq of query {token} (rank {rank}) is not 0 though all keys are"
+    if found.query is None:
+        return f"{found.tensor} of key {token} (rank {rank}) sums other queries than it should"
+    what = "does not reach" if found.actual == 0 else "reaches, with a wrong weight," if found.expected else "reaches"
+    return (f"{found.tensor}: what query {found.query[1]} of head {found.query[0]} gives {what} key {token} "
+            f"(rank {rank})")
