@@ -6,13 +6,16 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
+from cases.course import Course
 from cases.mask import Mask
 from cases.rows import Rows
+from cases.topology import Topology, parsed
 
 WORLDS = (1, 2, 3, 4)
 LAYOUTS = ("contiguous", "zigzag", "striped")
 DTYPES = ("fp64", "fp32", "bf16")
 MORE_DTYPES = ("fp16",)
+BATCH_SEED, GROUP_SEED = 1_000_003, 10_007
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class Shape:
 class Inputs:
     """How the numbers are drawn and laid out in memory.
 
-    strides   "dense", "unbind" (views of one fused tensor), "transposed" (tokens before heads in memory)
+    strides   "dense", "unbind" (views of one fused tensor), "transposed" (tokens before heads in memory), "tail" (the
+              front of longer buffers); what lies beside a view is NaN
     dout      "random" (signed normal), "expanded" (a stride-0 view), "ones"
     poison    None, "huge" (required level of B5) or "nan" (strict level): written to padded tokens and dead keys
     grads     which of q, k, v require gradients
@@ -71,10 +75,15 @@ class Case:
     inputs: Inputs = Inputs()
     seed: int = 7
     note: str = ""
+    course: Course = Course()
+    topology: Topology = Topology()
 
     def __post_init__(self):
         if self.world < 1:
             raise ValueError(f"case {self.name}: world must be at least 1, got {self.world}")
+        if self.topology.groups and self.world != len(parsed(self.topology.groups)[0]):
+            raise ValueError(f"case {self.name}: world {self.world} is not the size of the first group of "
+                             f"{self.topology.groups!r}")
         for what, value, known in (("layout", self.layout, LAYOUTS), ("dtype", self.dtype, DTYPES + MORE_DTYPES)):
             if value not in known:
                 raise ValueError(f"case {self.name}: unknown {what} {value!r}, known are {', '.join(known)}")
@@ -87,10 +96,26 @@ class Case:
     def group(self) -> str:
         return self.name.split("/")[0]
 
+    @property
+    def ranks(self) -> int:
+        """Processes that the case takes: more than its world where groups stand inside a larger one."""
+        return self.topology.ranks or self.world
+
+    @property
+    def strict(self) -> bool:
+        """Whether the case asks for the strict level of a requirement."""
+        return self.course.strict or self.inputs.poison == "nan"
+
+    @property
+    def refused(self) -> bool:
+        """Whether the only right answer is a refusal (SPEC D7)."""
+        return any(rule.refused for rule in self.mask.rules)
+
     @cached_property
     def digest(self) -> str:
         """Changes when anything that the answer or the work depends on changes."""
-        return _digest([self.truth_digest, self.world, self.layout])
+        around = [asdict(part) for part in (self.course, self.topology) if part not in (Course(), Topology())]
+        return _digest([self.truth_digest, self.world, self.layout, *around])
 
     @cached_property
     def truth_digest(self) -> str:
@@ -101,6 +126,21 @@ class Case:
     def rows(self) -> Rows:
         """Fresh whole-row metadata."""
         return self.mask.rows(self.shape.batch, self.shape.tokens, self.shape.kv_heads)
+
+    def batch(self, letter: str) -> "Case":
+        """The problem of batch A (this one), B, C, ...: other numbers, other metadata in tensors of the same shapes."""
+        number = ord(letter) - ord("A")
+        if not number:
+            return self
+        renewed = self.course.renewed or tuple(rule.name for rule in self.mask.rules)
+        rules = (rule.another(self.shape.tokens, number) if rule.name in renewed else rule for rule in self.mask.rules)
+        return replace(self, mask=Mask(tuple(rules)), seed=self.seed + BATCH_SEED * number)
+
+    def of_group(self, number: int) -> "Case":
+        """What the number-th group of the topology is asked: the same at its own size, with numbers of its own."""
+        world = len(parsed(self.topology.groups)[number])
+        rest = replace(self.topology, groups="", beside="")
+        return replace(self, world=world, seed=self.seed + GROUP_SEED * number, topology=rest)
 
 
 @dataclass(frozen=True)
@@ -120,9 +160,11 @@ class Place:
 class Scenario:
     """A line of a CASES tuple: a problem whose world, layout and dtype are still open.
 
-    `requirements` are SPEC ids that this scenario is made for ("A2 B3"); B1, B2, B4 are every case's, B6 every
-    low-precision one's. `mask` is a Mask, or makes one for a Place (a window of one shard and one token).
+    `requirements` are SPEC ids that this scenario is made for ("A2 B3"); B1, B2, B4 and D1 are every case's that has
+    an answer, B6 every low-precision one's. `mask` is a Mask, or makes one for a Place (a window of one shard).
 
+    course    what is done with it, beyond one load, one forward and one backward
+    topology  groups inside a larger world, chunks in another order
     tier      "default", "asked" (only when a pattern names it or its group), "named" (only by its own name)
     measured  its lengths come from the world outside: they may be cut to fewer tokens, never stretched
     least_world  fewer ranks than this have no shard edge for it to stand on
@@ -138,10 +180,23 @@ class Scenario:
     note: str = ""
     tier: str = "default"
     measured: bool = False
+    course: Course = Course()
+    topology: Topology = Topology()
 
     @property
     def group(self) -> str:
         return self.name.split("/")[0]
+
+    @property
+    def plain(self) -> bool:
+        """One load, forward and backward on one group of all ranks, and a true answer."""
+        refused = isinstance(self.mask, Mask) and any(rule.refused for rule in self.mask.rules)
+        return (self.course, self.topology) == (Course(), Topology()) and not refused
+
+    def fits(self, world: int) -> bool:
+        """Whether it can be asked of this number of ranks."""
+        groups = parsed(self.topology.groups)
+        return world == len(groups[0]) if groups else world >= self.least_world
 
     def resized(self, tokens: int) -> "Scenario":
         """The same problem with other tokens: measured lengths are cut, made-up ones keep their proportions.
@@ -162,10 +217,11 @@ class Scenario:
 
     def at(self, world: int, layout: str, dtype: str, seed: int = 7) -> Case:
         mask = self.mask if isinstance(self.mask, Mask) else self.mask(Place(world, self.shape.tokens))
-        always = ("B1", "B2") + (("B4",) if self.inputs.grads else ()) + (() if dtype == "fp64" else ("B6",))
+        always = ("B1", "B2", "D1") + (("B4",) if self.inputs.grads else ()) + (() if dtype == "fp64" else ("B6",))
+        always = () if any(rule.refused for rule in mask.rules) else always
         requirements = tuple(sorted({*self.requirements.split(), *always}))
         return Case(self.name, mask, self.shape, world, layout, dtype, requirements,
-                    self.scale, self.inputs, seed, self.note)
+                    self.scale, self.inputs, seed, self.note, self.course, self.topology)
 
 
 def _digest(value) -> str:

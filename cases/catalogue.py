@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from cases import captured, edges, generate, real, rules
+from cases import captured, conduct, edges, generate, real, rules
 from cases.case import DTYPES, LAYOUTS, MORE_DTYPES, WORLDS, Case, Scenario
 
 CAPTURED = (".jsonl", ".json")
@@ -13,17 +13,18 @@ RANDOM = 100
 
 
 def scenarios() -> tuple[Scenario, ...]:
-    """Every scenario of every tier, in catalogue order: the rules by name, then edges, then real input."""
+    """Every scenario of every tier, in catalogue order: the rules by name, edges, conduct, real input."""
     found = [scenario for module in rules.discover() for scenario in getattr(module, "CASES", ())]
-    return (*found, *edges.CASES, *real.CASES)
+    return (*found, *edges.CASES, *conduct.CASES, *real.CASES)
 
 
 def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: Sequence[str] | None = None,
            dtypes: Sequence[str] | None = None, seed: int = 7, tokens: int | None = None) -> list[Case]:
     """The cases of scenarios, in order of scenario, world, dtype and layout.
 
-    Without `layouts`, fp64 takes all of them (one, when the scenario is not of the default tier) and each other
-    dtype takes one, which rotates with scenario and world. With `layouts`, all of these are taken for every dtype.
+    Without `layouts`, fp64 takes all of them (one, when the scenario is not of the default tier or has a course or
+    topology of its own) and each other dtype takes one, which rotates with scenario and world. With `layouts`, all of
+    these are taken for every dtype.
     `tokens` resizes every scenario (see Scenario.resized). Raises ValueError for unknown layouts and dtypes.
     """
     _known("layout", layouts or (), LAYOUTS)
@@ -32,7 +33,7 @@ def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: 
     for scenario in chosen:
         made = scenario if tokens is None else scenario.resized(tokens)
         for world in worlds:
-            if world >= scenario.least_world:
+            if scenario.fits(world):
                 cases += [made.at(world, layout, dtype, seed) for dtype in dtypes or DTYPES
                           for layout in layouts or _layouts(scenario, world, dtype)]
     return cases
@@ -112,7 +113,7 @@ def _may_match(pattern: str, scenario: Scenario) -> bool:
 
 
 def _layouts(scenario: Scenario, world: int, dtype: str) -> tuple[str, ...]:
-    if dtype == "fp64" and scenario.tier == "default":
+    if dtype == "fp64" and scenario.tier == "default" and scenario.plain:
         return LAYOUTS
     turn = zlib.crc32(scenario.name.encode()) + world + (*DTYPES, *MORE_DTYPES).index(dtype)
     return (LAYOUTS[turn % len(LAYOUTS)],)

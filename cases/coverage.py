@@ -6,11 +6,11 @@ from itertools import combinations, product
 
 from cases.case import Case, Shape
 
-REQUIRED = tuple(f"A{n}" for n in range(1, 10)) + tuple(f"B{n}" for n in range(1, 9))
+REQUIRED = tuple(f"{part}{n}" for part, last in (("A", 9), ("B", 8), ("D", 9)) for n in range(1, last + 1))
 
 
 def by_requirement(cases: Iterable[Case]) -> dict[str, dict[int, list[str]]]:
-    """SPEC id -> world -> names of the scenarios that test it there; every id of A and B has an entry."""
+    """SPEC id -> world -> names of the scenarios that test it there; every id of A, B and D has an entry."""
     table: dict[str, dict[int, list[str]]] = {requirement: {} for requirement in REQUIRED}
     for case in cases:
         for requirement in case.requirements:
@@ -26,8 +26,8 @@ def head_ratio(shape: Shape) -> str:
 
 
 def rule_names(case: Case) -> tuple[str, ...]:
-    """The rules of a case; "full" stands for the absence of A1."""
-    names = tuple(rule.name for rule in case.mask.rules)
+    """The rules of a case; "full" stands for the absence of A1. What is to be refused is no rule."""
+    names = tuple(rule.name for rule in case.mask.rules if not rule.refused)
     return names if "causal" in names else ("full", *names)
 
 

@@ -25,12 +25,12 @@ def _small(**shape) -> Shape:
 
 
 SIZES = (
-    Scenario("edges/one-token", "", PLAIN, Shape(tokens=1)),
+    Scenario("edges/one-token", "D6 D8", PLAIN, Shape(tokens=1)),
     Scenario("edges/one-token-each", "A1", PLAIN, Shape(tokens=4, heads=4, kv_heads=1)),
     Scenario("edges/prime", "A1", PLAIN, Shape(tokens=251)),
     Scenario("edges/one-more", "", Mask(), Shape(tokens=193, heads=8, kv_heads=2, head_dim=128)),
     Scenario("edges/short-packed", "A1 A3", Mask((CAUSAL, Documents.packed([1, 2, 1, 1, 3]))), Shape(tokens=8)),
-    Scenario("edges/fewer-than-world", "A1 A3", Mask((CAUSAL, Documents.packed([2, 1]))), Shape(tokens=3)),
+    Scenario("edges/fewer-than-world", "A1 A3 D6 D8", Mask((CAUSAL, Documents.packed([2, 1]))), Shape(tokens=3)),
     Scenario("edges/empty-documents", "A1 A3", Mask((CAUSAL, Documents.packed([0, 50, 0, 0, 47, 0, 31, 0]))), _small()),
     Scenario("edges/interleaved", "A1 A3", Mask((CAUSAL, Documents((((1, 1), (2, 1)) * 40 + ((1, 17), (2, 31)),)))),
              _small()),

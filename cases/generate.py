@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields, replace
 from typing import Protocol
 
 from cases.case import DTYPES, LAYOUTS, WORLDS, Case, Inputs, Scenario, Shape
+from cases.course import Course
 from cases.mask import Mask
 from cases.rules import discover
 from cases.rules.causal import Causal
@@ -16,6 +17,7 @@ from cases.rules.regions import Regions, Router
 from cases.rules.rule import Rule
 from cases.rules.vision import Vision
 from cases.rules.window import Window
+from cases.topology import Topology
 
 REPLAY = "replay:"
 MAX_TOKENS = 192
@@ -152,6 +154,7 @@ def replay(case: Case) -> str:
     """"replay:" and one line of JSON that rebuilds the case exactly; it holds no single quote, so '...' quotes it."""
     rules = [{"rule": rule.name, **_changed(rule)} for rule in case.mask.rules]
     line = {**_changed(case), "mask": rules, "shape": _changed(case.shape), "inputs": _changed(case.inputs)}
+    line |= {name: _changed(line[name]) for name in ("course", "topology") if name in line}
     return REPLAY + json.dumps(line, separators=(",", ":"), default=_changed).replace("'", "\\u0027")
 
 
@@ -162,8 +165,9 @@ def from_replay(line: str) -> Case:
         kinds = _rule_kinds()
         rules = tuple(kinds[rule.pop("rule")](**rule) for rule in given.pop("mask"))
         shape, inputs = Shape(**given.pop("shape")), Inputs(**given.pop("inputs"))
+        around = {"course": Course(**given.pop("course", {})), "topology": Topology(**given.pop("topology", {}))}
         return Case(mask=Mask(rules), shape=shape, inputs=inputs,
-                    requirements=tuple(given.pop("requirements")), **given)
+                    requirements=tuple(given.pop("requirements")), **around, **given)
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"not a printed case ({error}): {line[:80]}") from error
 

@@ -77,6 +77,23 @@ def stretch_runs(row: Runs, tokens: int, to: int) -> Runs:
     return tuple((value, length) for (value, _), length in zip(row, stretch([n for _, n in row], tokens, to)))
 
 
+def rolled(row: Runs, tokens: int, number: int) -> Runs:
+    """The runs backwards, beginning about a third of the row further on, the number-th time with another third."""
+    start = _third(tokens, number)
+    return (*cut_runs(row, start)[::-1], *cut_runs(row[::-1], tokens - start))
+
+
+def rolled_spans(row: Runs, tokens: int, number: int) -> Runs:
+    """The same for (start, end) spans."""
+    moved = [(tokens - end + _third(tokens, number), end - start) for start, end in row]
+    ends = [(start % tokens, start % tokens + length) for start, length in moved if length]
+    return tuple(span for start, end in ends for span in ((start, min(end, tokens)), (0, end - tokens)) if span[1] > 0)
+
+
+def _third(tokens: int, number: int) -> int:
+    return (tokens // 3 + 1) * number % tokens
+
+
 def swap(row: tuple) -> tuple:
     """(length, value) runs as (value, length) runs and back."""
     return tuple((second, first) for first, second in row)

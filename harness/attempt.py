@@ -1,71 +1,158 @@
 """One verified call of an implementation: shard, load, forward, backward, gather."""
 
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from harness import contract, inputs
+from cases.course import Course
+from harness import contract, inputs, memory
 from harness.contract import Breach, Untouched
 from harness.implementation import Session, Step
-from harness.inputs import Numbers
 from harness.problem import Problem
 from harness.ranks import Ranks
 
 
 @dataclass
 class Answer:
-    """Whole out, lse, dq, dk and dv on rank 0 (empty elsewhere, absent when not offered), and broken promises."""
+    """Whole out, lse, dq, dk and dv on rank 0 (empty elsewhere, absent when not offered), and broken promises.
+
+    number, what   which forward of the course it is, in words ("batch B after others"); nothing for a plain first one
+    requirement    the SPEC id that this answer stands for beside those of its numbers
+    """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     breaches: list[Breach] = field(default_factory=list)
+    problem: Problem | None = None
+    number: int = 0
+    what: str = ""
+    requirement: str | None = None
 
 
 def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks) -> Answer:
     """Runs the problem once on all ranks, untimed; layout: positions `[B, L]` a rank."""
-    case, rank = problem.case, ranks.group.rank
-    local = inputs.shard(problem.given, layout[rank], case, ranks.device)
-    wanted = [x.requires_grad_() for name, x in zip("qkv", local.tensors(), strict=False) if name in case.inputs.grads]
-    guard = Untouched(q=local.q, k=local.k, v=local.v, dout=local.dout)
-    step, breaches = load(session, problem, rank)
+    step, breaches = load(session, problem, ranks)
+    passage = Passage(step, problem, layout, ranks)
     with session.scope():
-        out, lse = step(local.q, local.k, local.v)
-        breaches += contract.forward_breaches(out, lse, local, case, rank)
-        broken = [breach for part in ranks.all_gather(breaches) for breach in part]
+        broken = passage.forward(breaches)
         if broken:
-            return Answer(breaches=broken)
-        grads = gradients(out, wanted, local.dout)
-    parts = {"out": out} | ({} if lse is None else {"lse": lse})
-    parts |= dict(zip([f"d{name}" for name in "qkv" if name in case.inputs.grads], grads, strict=True))
-    late = guard.breaches(rank) + (_kept_graph(session, step, local, rank) if "B8" in case.requirements else [])
-    late = [breach for part in ranks.all_gather(late) for breach in part]
-    return Answer(_whole(ranks.gather_tensors(parts), layout, case.shape.tokens), late)
+            return Answer(breaches=broken, problem=problem)
+        passage.backward()
+        passage.look_for_a_kept_graph()
+    return passage.answer()
 
 
-def load(session: Session, problem: Problem, rank: int) -> tuple[Step, list[Breach]]:
+@dataclass(frozen=True)
+class Turn:
+    """Where in a course a forward stands: the how-manieth it is, of which batch, in which way."""
+
+    number: int = 0
+    batch: str = "A"
+    verb: str = "forward"
+    course: Course = Course()
+
+
+class Passage:
+    """One forward of one rank, and the backward that belongs to it."""
+
+    def __init__(self, step: Step, problem: Problem, layout: list[Tensor], ranks: Ranks, turn: Turn = Turn()):
+        self.step, self.problem, self.layout, self.ranks, self.turn = step, problem, layout, ranks, turn
+        self.rank = ranks.group.rank
+        self.local = inputs.shard(problem.given, layout[self.rank], problem.case, ranks.device)
+        grads = problem.case.inputs.grads
+        self.wanted = {name: x.requires_grad_() for name, x in zip("qkv", self.local.tensors(), strict=False)
+                       if name in grads}
+        local = self.local
+        self.guard = Untouched(q=local.q, k=local.k, v=local.v, dout=local.dout)
+        self.parts: dict[str, Tensor] = {}
+        self.late: list[Breach] = []
+
+    def forward(self, breaches: list[Breach] = ()) -> list[Breach]:
+        """Runs the step. Returns what any rank found wrong with it; then there must be no backward."""
+        with self._during("forward"):
+            out, lse = FORWARDS[self.turn.verb](self.step, *self.local.tensors()[:3])
+        found = [*breaches, *contract.forward_breaches(out, lse, self.local, self.problem.case, self.rank)]
+        if self.turn.verb == "peek" and not found and out.requires_grad:
+            found.append(kept_graph(self.rank))
+        self.parts = {"out": out} | ({} if lse is None else {"lse": lse})
+        return [breach for part in self.ranks.all_gather(found) for breach in part]
+
+    def backward(self) -> None:
+        with self._during("backward"):
+            grads = gradients(self.parts["out"], list(self.wanted.values()), self.local.dout,
+                              self.turn.verb == "reentrant")
+        self.parts |= {f"d{name}": grad for name, grad in zip(self.wanted, grads, strict=True)}
+
+    def look_for_a_kept_graph(self) -> None:
+        """SPEC B8, one more forward, for cases that ask."""
+        if "B8" not in self.problem.case.requirements:
+            return
+        with torch.no_grad(), self._during("no-grad"):
+            out, _ = self.step(*self.local.tensors()[:3])
+        self.late += [kept_graph(self.rank)] if out.requires_grad else []
+
+    def answer(self) -> Answer:
+        """Gathers what this forward and backward gave."""
+        late = self.ranks.all_gather(self.late + self.guard.breaches(self.rank))
+        parts = self.ranks.gather_tensors({name: part.detach() for name, part in self.parts.items()})
+        whole = _whole(parts, self.layout, self.problem.case.shape.tokens)
+        return Answer(whole, [breach for part in late for breach in part], self.problem, self.turn.number)
+
+    @contextmanager
+    def _during(self, phase: str):
+        with ExitStack() as stack:
+            stack.enter_context(self.ranks.during(f"{self.turn.number} {phase}", self.turn.course))
+            stack.enter_context(memory.fresh(self.turn.course.memory))
+            yield
+
+
+def load(session: Session, problem: Problem, ranks: Ranks) -> tuple[Step, list[Breach]]:
     """Loads a copy of the metadata, checks it and then refills it, as SPEC D3 lets a data loader do."""
     batch = contract.copied(problem.rows)
     guard = Untouched(**contract.metadata(batch))
-    step = session.load(batch)
-    breaches = guard.breaches(rank)
+    with ranks.during("load"):
+        step = session.load(batch)
+    breaches = guard.breaches(ranks.group.rank)
     contract.refill(batch)
     return step, breaches
 
 
-def gradients(out: Tensor, wanted: list[Tensor], dout: Tensor) -> list[Tensor]:
-    """Gradients of sum(out * dout); zeros where the graph does not reach."""
+def gradients(out: Tensor, wanted: list[Tensor], dout: Tensor, accumulated: bool = False) -> list[Tensor]:
+    """Gradients of sum(out * dout); zeros where the graph does not reach. `accumulated` takes them by `.grad`."""
     if not out.requires_grad:
         return [torch.zeros_like(x) for x in wanted]
-    found = torch.autograd.grad(out, wanted, dout, allow_unused=True)
+    if accumulated:
+        torch.autograd.backward(out, dout)
+        found = [x.grad for x in wanted]
+    else:
+        found = torch.autograd.grad(out, wanted, dout, allow_unused=True)
     return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(wanted, found, strict=True)]
 
 
-def _kept_graph(session: Session, step: Step, local: Numbers, rank: int) -> list[Breach]:
-    with torch.no_grad(), session.scope():
-        out, _ = step(local.q, local.k, local.v)
-    if not out.requires_grad:
-        return []
-    return [Breach("B8", f"a graph is kept under no_grad on rank {rank}", "out.requires_grad False", "True", rank)]
+def kept_graph(rank: int) -> Breach:
+    return Breach("B8", f"a graph is kept under no_grad on rank {rank}", "out.requires_grad False", "True", rank)
+
+
+def _offloaded(step: Step, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Saved tensors live elsewhere between forward and backward, as with CPU offload."""
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.detach().clone(), lambda x: x.clone()):
+        return step(q, k, v)
+
+
+@torch.no_grad()
+def _peeked(step: Step, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+    return step(q, k, v)
+
+
+FORWARDS = {
+    "forward": lambda step, q, k, v: step(q, k, v),
+    "checkpoint": lambda step, q, k, v: checkpoint(step, q, k, v, use_reentrant=False),
+    "reentrant": lambda step, q, k, v: checkpoint(step, q, k, v, use_reentrant=True),
+    "offload": _offloaded,
+    "peek": _peeked,
+}
 
 
 def _whole(parts: list[dict[str, Tensor]] | None, layout: list[Tensor], tokens: int) -> dict[str, Tensor]:

@@ -87,6 +87,19 @@ def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
     return verdict
 
 
+def judge(answers: list[Answer], layout: list[Tensor]) -> tuple[Verdict, Answer]:
+    """The verdict on all answers of a course, and the one that decides it: the first that is not right."""
+    verdict, decides = None, answers[0]
+    for answer in answers:
+        found = compare(answer, answer.problem, layout)
+        verdict = found if verdict is None else worse(verdict, found)
+        if verdict.name != "PASS":
+            if answer.what:
+                verdict.reason = f"{answer.requirement}: {answer.what}: {verdict.reason}"
+            return verdict, answer
+    return verdict, decides
+
+
 def worse(first: Verdict, second: Verdict) -> Verdict:
     """The verdict of a trial that was verified twice: the worse one, tensor by tensor when both passed."""
     if first.name != "PASS" or second.name != "PASS":

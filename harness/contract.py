@@ -97,10 +97,10 @@ class Untouched:
 
     def __init__(self, **tensors: Tensor):
         self._tensors = tensors
-        self._before = {name: _bits(tensor).clone() for name, tensor in tensors.items()}
+        self._before = {name: bits(tensor).clone() for name, tensor in tensors.items()}
 
     def breaches(self, rank: int) -> list[Breach]:
-        changed = [name for name, tensor in self._tensors.items() if not torch.equal(self._before[name], _bits(tensor))]
+        changed = [name for name, tensor in self._tensors.items() if not torch.equal(self._before[name], bits(tensor))]
         return [Breach("B7", f"{name} was modified on rank {rank}", "unchanged inputs", f"other bits in {name}", rank)
                 for name in changed]
 
@@ -127,6 +127,6 @@ def _is_index(part: object, batch: int) -> bool:
     return isinstance(part, Tensor) and part.dtype == torch.int64 and (part.dim() == 1 or part.shape[:-1] == (batch,))
 
 
-def _bits(x: Tensor) -> Tensor:
+def bits(x: Tensor) -> Tensor:
     whole = x.detach().contiguous()
     return whole if whole.dtype == torch.bool or not whole.numel() else whole.view(torch.uint8)

@@ -10,6 +10,7 @@ from torch import Tensor
 from cases import catalogue, generate
 from cases.case import Case
 from harness import audit
+from harness.attempt import Answer
 from harness.compare import Verdict
 from harness.implementation import Implementation
 from harness.problem import Problem
@@ -66,6 +67,13 @@ class About:
         return {"headline": headline, "requirement": requirement("D8"), "expected": "an answer of every rank",
                 "actual": "none", "place": headline.split("; ")[0], "again": self.again()}
 
+    def amid(self, answer: Answer, diagnosis: dict[str, Any] | None) -> dict[str, Any] | None:
+        """The diagnosis of one answer of a course, which broke what that step of the course stands for."""
+        if not diagnosis or not answer.what:
+            return diagnosis
+        headline = f"{answer.what}: {diagnosis['headline']}"
+        return diagnosis | {"headline": headline, "requirement": requirement(answer.requirement)}
+
     def again(self) -> str:
         """The command that repeats just this case."""
         return again(self.case, self.spec, self.device, self.truth)
@@ -120,7 +128,10 @@ REQUIREMENTS = {
     "B7": "q, k, v, dout and metadata are not modified",
     "B8": "no graph is kept under no_grad",
     "D1": "the result does not depend on the number of ranks or on the layout",
+    "D2": "the group may be any subset of the world, its chunks in any order",
     "D3": "a later batch, and refilled metadata buffers, change nothing of this one",
+    "D4": "recomputed, checkpointed or offloaded tensors give the same gradients",
+    "D5": "same inputs twice give the same bits where the implementation declares itself deterministic",
     "D6": "whatever decides a collective is the same on every rank",
     "D7": "what is not supported is refused on every rank",
     "D8": "an exception, a kill or a stall of one rank ends that case within the time limit",

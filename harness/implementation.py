@@ -13,11 +13,15 @@ from cases.rows import Rows
 
 @dataclass(frozen=True)
 class Setting:
-    """The circumstances of a trial that an implementation may have to refuse."""
+    """The circumstances of a trial that an implementation may have to refuse.
+
+    recomputes  ways in which saved tensors come back in the backward: "checkpoint", "reentrant", "offload"
+    """
 
     world: int
     device: str = "cpu"
     in_process: bool = False
+    recomputes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from cases.work import dead_keys
 DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 HUGE = {"fp64": 1e15, "fp32": 1e15, "bf16": 1e15, "fp16": 1e4}
 BESIDE = float("nan")
+TAIL = 5
 
 
 @dataclass(frozen=True)
@@ -107,14 +108,19 @@ def another(local: Numbers, case: Case, number: int) -> Numbers:
 
 
 def _strided(x: Tensor, strides: str, device: str | torch.device) -> Tensor:
-    """The same values as a view with other strides. What lies beside an unbound view is NaN: nobody may read it."""
+    """The same values as a view with other strides. What lies beside a view is NaN: nobody may read it."""
     if strides == "unbind":
         fused = torch.full((*x.shape[:-1], 3, x.shape[-1]), BESIDE, dtype=x.dtype, device=device)
         view = fused.unbind(-2)[1]
         view.copy_(x)
         return view
+    if strides == "tail":
+        longer = torch.full((*x.shape[:2], x.shape[2] + TAIL, x.shape[3]), BESIDE, dtype=x.dtype, device=device)
+        view = longer[:, :, :x.shape[2]]
+        view.copy_(x)
+        return view
     if strides == "transposed":
         return x.transpose(1, 2).contiguous().to(device).transpose(1, 2)
     if strides != "dense":
-        raise ValueError(f"inputs.strides {strides!r} is unknown: dense, unbind or transposed")
+        raise ValueError(f"inputs.strides {strides!r} is unknown: dense, unbind, tail or transposed")
     return x.contiguous().to(device)

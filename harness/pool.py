@@ -43,8 +43,8 @@ class Pool:
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float = 60.0,
             kind: str = "dense") -> dict[str, Any]:
-        """The record of one trial of `case.world` ranks, within about `limit` seconds; kind: one of `trials.KINDS`."""
-        assert case.world == self.world, f"a pool of {self.world} cannot run world {case.world}"
+        """The record of one trial of `case.ranks` ranks, within about `limit` seconds; kind: one of `trials.KINDS`."""
+        assert case.ranks == self.world, f"a pool of {self.world} cannot run a case of {case.ranks} ranks"
         started = time.perf_counter()
         loss = self._ready()
         if loss is None:

@@ -1,9 +1,12 @@
 """The ranks of a trial as one of them sees it: processes of a group, or threads of one process."""
 
+import copy
 import os
+import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
@@ -13,6 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from cases.course import PLAIN, Course
+from cases.topology import parsed
 from harness.implementation import Group
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
@@ -31,6 +36,8 @@ class Ranks(Protocol):
 
     def barrier(self) -> None: ...
 
+    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager: ...
+
 
 class ProcessRanks:
     """One process a rank. The harness talks over a group of its own, so that it never meets the implementation's
@@ -43,6 +50,29 @@ class ProcessRanks:
         dist.init_process_group(BACKENDS[self.device.type], store=store, rank=rank, world_size=world, timeout=timeout)
         self._control = dist.new_group(backend="gloo", timeout=timeout)
         self.group = Group(rank, world, tuple(range(world)), dist.group.WORLD)
+        self._timeout, self._parts = timeout, {}
+
+    def part(self, groups: str) -> "tuple[int | None, ProcessRanks | None]":
+        """The number and the ranks of the group of `groups` ("0,2|1,3") that this rank is in; every rank must ask.
+
+        Nothing for a rank that is in none of them. Groups are made once and kept.
+        """
+        if groups not in self._parts:
+            made = [self._grouped(ranks) for ranks in parsed(groups)]
+            own = [(number, ranks) for number, ranks in enumerate(made) if ranks is not None]
+            self._parts[groups] = own[0] if own else (None, None)
+        return self._parts[groups]
+
+    def _grouped(self, ranks: tuple[int, ...]) -> "ProcessRanks | None":
+        backend = BACKENDS[self.device.type]
+        asked = dist.new_group(list(ranks), backend=backend, timeout=self._timeout)
+        control = dist.new_group(list(ranks), backend="gloo", timeout=self._timeout)
+        if self.group.rank not in ranks:
+            return None
+        part = copy.copy(self)
+        part._control, part._parts = control, {}
+        part.group = Group(ranks.index(self.group.rank), len(ranks), ranks, asked)
+        return part
 
     def all_gather(self, value: Any) -> list[Any]:
         every = [None] * self.group.size
@@ -51,11 +81,15 @@ class ProcessRanks:
 
     def gather_tensors(self, tensors: Tensors) -> list[Tensors] | None:
         every = [None] * self.group.size if self.group.rank == 0 else None
-        dist.gather_object({name: _packed(tensor) for name, tensor in tensors.items()}, every, group=self._control)
+        packed = {name: _packed(tensor) for name, tensor in tensors.items()}
+        dist.gather_object(packed, every, dst=self.group.ranks[0], group=self._control)
         return every and [{name: _unpacked(*item) for name, item in part.items()} for part in every]
 
     def barrier(self) -> None:
         dist.barrier(group=self._control)
+
+    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager:
+        return nullcontext()
 
     def close(self) -> None:
         dist.destroy_process_group()
@@ -92,6 +126,11 @@ class ThreadRanks:
 
     def barrier(self) -> None:
         self._table.barrier.wait()
+
+    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager:
+        """Threads make no calls that could be traced; delays come before the phase."""
+        time.sleep(delays(course, self.group.rank, self.group.size, phase))
+        return nullcontext()
 
 
 @dataclass
@@ -149,6 +188,14 @@ def blame(raised: dict[int, BaseException]) -> dict[int, BaseException]:
     """Without the ranks that raised only because another one had."""
     first = {rank: error for rank, error in raised.items() if not isinstance(error, threading.BrokenBarrierError)}
     return first or raised
+
+
+def delays(course: Course, rank: int, world: int, call: str) -> float:
+    """Seconds that a rank waits before a call: the same in every run of the case."""
+    if not course.delay and not course.late:
+        return 0.0
+    late = course.late if rank == world - 1 else 0.0
+    return random.Random(f"{rank} {call}").uniform(0, course.delay) + late
 
 
 def threads_per_rank(world: int) -> int:

@@ -63,7 +63,7 @@ class Pools:
         return self._pools[world]
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float, kind: str = "dense") -> dict[str, Any]:
-        return self.pool(case.world).run(case, spec, timing, limit, kind)
+        return self.pool(case.ranks).run(case, spec, timing, limit, kind)
 
     def hold(self, found: dict[str, Any] | None) -> None:
         pass
@@ -96,6 +96,8 @@ class Threads:
         about = About(case, made, spec, "cpu")
         if not made.in_process:
             return about.entry(Verdict("SKIP", f"{made.name} does not run as threads of one process"), started)
+        if case.topology.groups:
+            return about.entry(Verdict("SKIP", "groups inside a larger world need processes, not threads"), started)
         outcome = run_threads(case.world, lambda ranks: trials.run(kind, case, made, ranks, timing, spec), limit)
         if not outcome.raised and not outcome.stuck:
             return outcome.results[0]

@@ -10,7 +10,8 @@ from cases.case import Case
 from harness import clock, contract, entries
 from harness.attempt import attempt
 from harness.clock import Timing
-from harness.compare import Verdict, compare, worse
+from harness.compare import Verdict, judge
+from harness.course import follow
 from harness.diagnose import diagnose
 from harness.implementation import Implementation, Setting
 from harness.problem import problem_of
@@ -33,8 +34,8 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
 
     problem = problem_of(case, implementation.variants)
     session = implementation.open(case, ranks.group)
-    answer = attempt(session, problem, layout, ranks)
-    timed = bool(timing.iters) and not answer.breaches
+    answers = follow(session, case, implementation, layout, ranks)
+    timed = bool(timing.iters) and not any(answer.breaches for answer in answers)
     measured = clock.measure(session, problem, layout, ranks, timing) if timed else None
     fresh = problem_of(case, implementation.variants, fresh_seed(ranks)) if timed else None
     again = attempt(session, fresh, layout, ranks) if timed else None
@@ -42,18 +43,14 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
     if ranks.group.rank != 0:
         return None
 
-    verdict, judged = compare(answer, problem, layout), (answer, problem)
-    if timed:
-        second = compare(again, fresh, layout)
-        judged = (again, fresh) if verdict.name == "PASS" and second.name != "PASS" else judged
-        verdict = worse(verdict, second)
-    diagnosis = diagnose(verdict, *judged, layout, about)
+    verdict, decides = judge(answers + ([again] if timed else []), layout)
+    diagnosis = about.amid(decides, diagnose(verdict, decides, decides.problem, layout, about))
     return about.entry(verdict, started, ranks, layout, problem, measured, diagnosis)
 
 
 def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[list[Tensor], Verdict | None]:
     """Refusal and layout, which must be the same on every rank (SPEC D6, D7); a Verdict ends the trial here."""
-    setting = Setting(ranks.group.size, ranks.device.type, ranks.group.shared is not None)
+    setting = Setting(ranks.group.size, ranks.device.type, ranks.group.shared is not None, case.course.recomputes)
     refusal = implementation.refuses(case, setting)
     layout = [] if refusal else implementation.layout(case, ranks.group.size)
     layout = [part.cpu() for part in layout]
@@ -63,7 +60,9 @@ def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[lis
         answers = "; ".join(map(str, refusals))
         breach = contract.Breach("D7", "ranks disagree on whether to refuse", "one answer", answers)
     elif refusal:
-        return layout, Verdict("SKIP", refusal)
+        return layout, Verdict("PASS", f"refuses: {refusal}") if case.refused else Verdict("SKIP", refusal)
+    elif case.refused:
+        breach = contract.Breach("D7", f"{case.mask} is not refused", "a reason", "none")
     elif len(set(digests)) > 1:
         breach = contract.Breach("D6", "ranks disagree on the layout", "one layout", ", ".join(digests))
     else:

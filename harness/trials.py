@@ -5,6 +5,7 @@ from typing import Any
 from cases.case import Case
 from harness.clock import Timing
 from harness.implementation import Implementation
+from harness.places import run_placed
 from harness.probing import run_probes
 from harness.ranks import Ranks
 from harness.recover import run_recovery
@@ -25,4 +26,4 @@ def kind_of(case: Case, truth: str) -> str:
 def run(kind: str, case: Case, implementation: Implementation, ranks: Ranks, timing: Timing,
         spec: str) -> dict[str, Any] | None:
     """One trial of a kind on every rank; the record on rank 0, None elsewhere."""
-    return KINDS[kind](case, implementation, ranks, timing, spec)
+    return run_placed(lambda asked, part: KINDS[kind](asked, implementation, part, timing, spec), case, ranks)

@@ -63,6 +63,9 @@ class Documents(Rule):
     def stretched(self, tokens: int, to: int) -> "Documents":
         return replace(self, ids=tuple(runs.stretch_runs(row, tokens, to) for row in self.ids))
 
+    def another(self, tokens: int, number: int) -> "Documents":
+        return replace(self, ids=tuple(runs.rolled(row, tokens, number) for row in self.ids))
+
 
 def _run_numbers(ids: Tensor) -> Tensor:
     """`[B, S]` ids -> `[B, S]` number of the contiguous run that each token stands in."""

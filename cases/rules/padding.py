@@ -53,6 +53,9 @@ class Padding(Rule):
         spans = tuple(tuple((start * to // tokens, end * to // tokens) for start, end in row) for row in self.spans)
         return replace(self, spans=spans)
 
+    def another(self, tokens: int, number: int) -> "Padding":
+        return replace(self, spans=tuple(runs.rolled_spans(row, tokens, number) for row in self.spans))
+
 
 def _causal(*spans: tuple[tuple[int, int], ...]) -> Mask:
     return Mask((Causal(), Padding(spans)))
@@ -76,8 +79,8 @@ CASES = (
     Scenario("padding/left", "A1 A4 B3", _causal(((0, 77),)), Shape(heads=8, kv_heads=2)),
     Scenario("padding/interior", "A1 A4 B3", _causal(((90, 161),)), Shape(head_dim=64)),
     Scenario("padding/scattered", "A1 A4 B3", _causal(tuple((n, n + 1) for n in range(0, 96, 3))), Shape(tokens=96)),
-    Scenario("padding/first-rank", "A1 A4 B3", _rank(0), least_world=2),
-    Scenario("padding/last-rank", "A1 A4 B3", _rank(-1), Shape(heads=4, kv_heads=1), least_world=2),
+    Scenario("padding/first-rank", "A1 A4 B3 D6 D8", _rank(0), least_world=2),
+    Scenario("padding/last-rank", "A1 A4 B3 D6 D8", _rank(-1), Shape(heads=4, kv_heads=1), least_world=2),
     Scenario("padding/whole-row", "A1 A4 B3", _causal(((0, 128),), ()), Shape(batch=2, tokens=128)),
     Scenario("padding/everything", "A4 B3", _causal(((0, 64),)), Shape(tokens=64, heads=4, kv_heads=4)),
     Scenario("padding/one-left", "A4 B3", _causal(((0, 100), (101, 128))), Shape(tokens=128, head_dim=80)),

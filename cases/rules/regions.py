@@ -127,6 +127,12 @@ class Regions(Rule):
         chosen = self._chosen_by(lambda queries: runs.stretch_runs(queries, tokens, to))
         return replace(self, sizes=sizes, chosen=chosen)
 
+    def another(self, tokens: int, number: int) -> "Regions":
+        """The same sizes backwards; a router draws anew, explicit selections change places among the queries."""
+        chosen = (replace(self.chosen, seed=self.chosen.seed + number) if isinstance(self.chosen, Router)
+                  else self._chosen_by(lambda queries: runs.rolled(queries, tokens, number)))
+        return replace(self, sizes=tuple(row[::-1] for row in self.sizes), chosen=chosen)
+
     def _chosen_by(self, resize):
         """`chosen` with its (queries, regions) runs resized as (value, length) runs."""
         if isinstance(self.chosen, Router):

@@ -16,12 +16,14 @@ class Rule:
 
     A mask starts from "every key" and applies its rules by rising `stage`: a rule that `widens` adds its
     pairs to what came before it, any other keeps only its own pairs (SPEC A7 is exactly this order).
+    `refused` rules have no true answer: whoever is asked must refuse (SPEC D7).
     `variant` None follows whatever the implementation declares; a name pins the variant for this case.
     """
 
     name: ClassVar[str]
     requirement: ClassVar[str]
     variants: ClassVar[tuple[str, ...]] = ()
+    refused: ClassVar[bool] = False
     variant: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self):
@@ -73,6 +75,10 @@ class Rule:
 
     def stretched(self, tokens: int, to: int) -> "Rule":
         """The rule for rows of `to` tokens, its pattern enlarged or shrunk in proportion from `tokens`."""
+        return self
+
+    def another(self, tokens: int, number: int) -> "Rule":
+        """The rule with the metadata of the number-th later batch: other values in tensors of the same shapes."""
         return self
 
     def __str__(self) -> str:

@@ -72,6 +72,9 @@ class Vision(Rule):
     def stretched(self, tokens: int, to: int) -> "Vision":
         return replace(self, types=tuple(runs.stretch_runs(row, tokens, to) for row in self.types))
 
+    def another(self, tokens: int, number: int) -> "Vision":
+        return replace(self, types=tuple(runs.rolled(row, tokens, number) for row in self.types))
+
 
 def _group_edges(types: Tensor) -> tuple[Tensor, Tensor]:
     """`[B, S]` token types -> first position of each token's group and the one behind it; text gets 0, 0."""

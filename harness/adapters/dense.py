@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cases.case import Case
 from cases.rows import Rows
-from harness.implementation import Group, Implementation, Step
+from harness.implementation import Group, Implementation, Setting, Step
 
 
 class Dense(Implementation):
@@ -20,6 +20,10 @@ class Dense(Implementation):
     name = "dense"
     own_layout = "contiguous"
     in_process = True
+
+    def refuses(self, case: Case, setting: Setting) -> str | None:
+        foreign = [rule.name for rule in case.mask.rules if rule.refused]
+        return f"no {', '.join(foreign)}" if foreign else None
 
     def layout(self, case: Case, world: int) -> list[Tensor]:
         length = -(-case.shape.tokens // world)

@@ -1,5 +1,7 @@
 """Ring: our own ring attention as an implementation like any other; turns a Case into the ring's own Mask."""
 
+from types import ModuleType
+
 from torch import Tensor
 
 import ringcp
@@ -7,7 +9,7 @@ from cases.case import Case
 from cases.rows import Rows
 from harness.implementation import Group, Implementation, Session, Setting, Step
 from harness.inputs import DTYPES
-from ringcp import kernels
+from ringcp.exchange import Exchange
 from ringcp.kernels.demand import Demand
 
 RULES = ("causal", "window", "documents", "padding", "vision", "regions")
@@ -17,12 +19,16 @@ class Ring(Implementation):
     """Follows SPEC as it stands and every variant that a case pins.
 
     `kernel` forces one of ringcp's kernels ("ring:fa4" on the command line); what it cannot run is refused.
+    `package` is ringcp, or a copy of it with something changed.
     """
 
     name = "ring"
     deterministic = True
     in_process = True
-    kernels = tuple(kernel.name for kernel in kernels.TABLE)
+    kernels = tuple(kernel.name for kernel in ringcp.kernels.TABLE)
+
+    def __init__(self, package: ModuleType = ringcp):
+        self.package = package
 
     def refuses(self, case: Case, setting: Setting) -> str | None:
         unknown = [rule.name for rule in case.mask.rules if rule.name not in RULES]
@@ -30,11 +36,11 @@ class Ring(Implementation):
             return f"no mask rule {', '.join(unknown)}"
         if self.kernel is None:
             return None
-        reason = kernels.why(demand(case, setting.device))[self.kernel]
+        reason = self.package.kernels.why(demand(case, setting.device))[self.kernel]
         return reason and f"kernel {self.kernel} {reason}"
 
     def layout(self, case: Case, world: int) -> list[Tensor]:
-        return list(ringcp.make_layout(case.layout, case.shape.tokens, world).positions)
+        return list(ring_layout(case, world, self.package).positions)
 
     def open(self, case: Case, group: Group) -> "RingSession":
         return RingSession(self, case, group)
@@ -43,15 +49,16 @@ class Ring(Implementation):
 class RingSession(Session):
     def __init__(self, implementation: Ring, case: Case, group: Group):
         super().__init__(implementation, case, group)
-        self.layout = ringcp.make_layout(case.layout, case.shape.tokens, group.size)
-        self.exchange = _exchange(group)
+        self.package = implementation.package
+        self.layout = ring_layout(case, group.size, self.package)
+        self.exchange = _exchange(self.package, group)
 
     def load(self, batch: Rows) -> Step:
-        mask = ring_mask(self.case, batch)
+        mask = ring_mask(self.case, batch, self.package)
 
         def step(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-            return ringcp.ring_attention(q, k, v, mask=mask, layout=self.layout, group=self.exchange,
-                                         scale=self.case.scale, kernel=self.implementation.kernel)
+            return self.package.ring_attention(q, k, v, mask=mask, layout=self.layout, group=self.exchange,
+                                               scale=self.case.scale, kernel=self.implementation.kernel)
 
         return step
 
@@ -60,11 +67,21 @@ class RingSession(Session):
         return self.exchange.traffic.bytes, self.exchange.traffic.messages
 
 
-def ring_mask(case: Case, batch: Rows) -> ringcp.Mask:
+def ring_layout(case: Case, world: int, package: ModuleType = ringcp) -> ringcp.Layout:
+    """The layout that the case asks for, its chunks handed out in the order that the case asks for."""
+    made = package.make_layout(case.layout, case.shape.tokens, world)
+    order = case.topology.order
+    if order == "ranked":
+        return made
+    chunks = tuple(made.positions[case.topology.chunk(rank, world)] for rank in range(world))
+    return package.Layout(f"{made.name}-{order}", made.tokens, chunks)
+
+
+def ring_mask(case: Case, batch: Rows, package: ModuleType = ringcp) -> ringcp.Mask:
     """The case's mask in the ring's own words, with the batch's metadata."""
     rules = {rule.name: rule for rule in case.mask.rules}
     window, documents, vision = rules.get("window"), rules.get("documents"), rules.get("vision")
-    return ringcp.Mask(
+    return package.Mask(
         tokens=batch.tokens, batch=batch.batch, causal="causal" in rules,
         window=window and window.size, window_rule=(window and window.variant) or "exclusive",
         documents=batch.documents, document_rule=(documents and documents.variant) or "ids",
@@ -81,10 +98,10 @@ def demand(case: Case, device: str) -> Demand:
     return Demand(device, DTYPES[case.dtype], shape.head_dim, shape.v_dim, groups, "window" in rules)
 
 
-def _exchange(group: Group):
+def _exchange(package: ModuleType, group: Group) -> Exchange:
     if group.size == 1:
-        return ringcp.exchange.Alone()
+        return package.exchange.Alone()
     if group.process_group is not None:
-        return ringcp.exchange_for(group.process_group)
-    mailbox = group.shared.setdefault("ring", ringcp.Mailbox(group.size, stop=group.shared.get("stop")))
-    return ringcp.exchange.InProcess(group.rank, mailbox)
+        return package.exchange_for(group.process_group)
+    mailbox = group.shared.setdefault("ring", package.Mailbox(group.size, stop=group.shared.get("stop")))
+    return package.exchange.InProcess(group.rank, mailbox)

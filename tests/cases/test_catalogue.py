@@ -11,10 +11,11 @@ from cases.mask import Mask
 from cases.rules.regions import Regions
 from cases.rules.vision import Vision
 from cases.rules.window import Window
+from cases.topology import Topology
 
 SCENARIOS = catalogue.scenarios()
 DEFAULT = catalogue.select("default")
-EACH = [next(case for case in DEFAULT if case.name == name and case.world == max(WORLDS))
+EACH = [max((case for case in DEFAULT if case.name == name), key=lambda case: case.world)
         for name in dict.fromkeys(case.name for case in DEFAULT)]
 BY_RULE = {"A1": "causal", "A2": "window", "A3": "documents", "A4": "padding", "A5": "vision", "A6": "regions"}
 
@@ -56,8 +57,17 @@ def test_a_case_names_only_rules_that_show_in_it(case):
         assert not torch.equal(true, broken(case, requirement)), f"{requirement} does not show in {case.name}"
     shape, inputs, asked = case.shape, case.inputs, set(case.requirements)
     assert ("B3" in asked) == bool(work.dead_rows(case.mask, case.rows()).any())
-    assert ("B5" in asked) == (inputs.poison is not None)
-    assert ("B8" in asked) == (inputs.grads != "qkv")
+    poisoned = inputs.poison or inputs.strides == "tail" or case.course.memory
+    assert ("B5" in asked) == bool(poisoned)
+    assert ("B8" in asked) == (inputs.grads != "qkv" or "peek" in case.course.steps)
+    assert ("D1" in asked) != case.refused == ("D7" in asked)
+    assert ("D2" in asked) == (case.topology != Topology())
+    assert ("D3" in asked) == (len(case.course.batches) > 1)
+    assert ("D4" in asked) == bool(case.course.recomputes)
+    assert ("D5" in asked) == (case.course.repeats > 1)
+    assert "D6" not in asked or 0 in area_by_rank(case), "every rank has something to do"
+    assert "D8" not in asked or "D6" in asked or case.course.late
+    assert "D9" not in asked or case.name == "audit/own-documents" or max(need(case)) > 0
     assert "A7" not in asked or len(case.mask.rules) > 2
     assert "A8" not in asked or shape.heads > shape.kv_heads or shape.v_dim != shape.head_dim
     assert "A9" not in asked or case.scale is not None or shape.head_dim not in (32, 64, 128)
@@ -66,11 +76,40 @@ def test_a_case_names_only_rules_that_show_in_it(case):
         assert work.dead_keys(case.mask, case.rows()).all(1).any(), "poison has nowhere to stand"
 
 
+def area_by_rank(case):
+    layout = list(torch.arange(case.shape.tokens).split(Place(case.world, case.shape.tokens).shard))
+    layout += [torch.arange(0)] * (case.world - len(layout))
+    return work.work(case.mask, case.rows(), case.shape, layout).by_rank
+
+
+def need(case):
+    layout = list(torch.arange(case.shape.tokens).tensor_split(max(case.world, 2)))
+    return work.work(case.mask, case.rows(), case.shape, layout).need
+
+
 def test_every_requirement_has_a_case_at_every_world():
     table = coverage.by_requirement(DEFAULT)
     assert list(table) == sorted(coverage.REQUIRED)
     for requirement, worlds in table.items():
         assert set(worlds) == set(WORLDS) and all(worlds.values()), requirement
+
+
+BATCHES = [case for case in EACH if len(case.course.batches) > 1]
+
+
+@pytest.mark.parametrize("case", BATCHES, ids=lambda case: case.name)
+def test_a_later_batch_has_other_metadata_in_the_same_shapes(case):
+    later, renewed = case.batch("B"), case.course.renewed
+    changed = {rule.name for rule, other in zip(case.mask.rules, later.mask.rules, strict=True) if rule != other}
+    assert changed == set(renewed or [name for name in RENEWABLE if name in [rule.name for rule in case.mask.rules]])
+    one, other = case.rows(), later.rows()
+    assert not torch.equal(pairs(case.mask, case), pairs(later.mask, later))
+    for name in ("documents", "padding", "token_types", "token_regions", "selected"):
+        assert getattr(one, name) is None or getattr(one, name).shape == getattr(other, name).shape
+    assert later.truth_digest != case.truth_digest and case.batch("A") is case
+
+
+RENEWABLE = ("documents", "padding", "vision", "regions")
 
 
 def test_no_pair_is_left_out():
@@ -83,7 +122,8 @@ def test_no_pair_is_left_out():
 
 def test_what_the_catalogue_must_hold():
     groups = {case.group for case in DEFAULT}
-    assert groups == {"causal", "packed", "padding", "sliding", "vision", "csa", "mixed", "edges", "real"}
+    assert groups == {"causal", "packed", "padding", "sliding", "vision", "csa", "mixed", "edges", "real", "state",
+                      "poison", "schedule", "topology", "audit", "refuse"}
     assert {24, 64, 80, 128} <= {case.shape.head_dim for case in DEFAULT}
     assert {"1:1", "4:1", "MQA"} <= {coverage.head_ratio(case.shape) for case in DEFAULT}
     assert {0.0} < {case.scale for case in DEFAULT if case.scale is not None} and min(
@@ -120,7 +160,7 @@ def test_order_and_ids_are_stable():
 
 def test_default_cases_are_small():
     assert max(case.shape.tokens * case.shape.batch for case in DEFAULT) <= 768
-    assert 120 <= len(EACH) <= 150
+    assert 170 <= len(EACH) <= 220
 
 
 def test_each_world_takes_all_layouts_in_fp64_and_one_in_each_other_dtype():
@@ -182,7 +222,7 @@ def test_every_case_can_be_resized(tokens):
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: catalogue.select("packed/stradle"), "no case matches 'packed/stradle': nearest are packed/straddle"),
-    (lambda: catalogue.select("packed,%%%"), "no case matches '%%%': groups are causal, csa, edges"),
+    (lambda: catalogue.select("packed,%%%"), "no case matches '%%%': groups are audit, causal, csa, edges"),
     (lambda: catalogue.select("padding/first-rank", worlds=(1,)), "'padding/first-rank' at world 1, only at 2, 3"),
     (lambda: catalogue.select("packed/even-zigzag-w3-fp64", worlds=(2,)), "fp64' at world 2, only at 3"),
     (lambda: catalogue.select("packed", dtypes=("fp8",)), "unknown dtype 'fp8': known are fp64"),

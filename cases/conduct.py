@@ -1,0 +1,126 @@
+"""Cases of how an implementation behaves (SPEC D) and of poisoned memory: groups state, poison, schedule, topology,
+audit and refuse."""
+
+from cases.case import Inputs, Place, Scenario, Shape
+from cases.course import Course
+from cases.mask import Mask
+from cases.rules.causal import Causal
+from cases.rules.documents import Documents
+from cases.rules.foreign import Dropout, Softcap
+from cases.rules.padding import Padding
+from cases.rules.regions import Regions, Router
+from cases.rules.vision import Vision
+from cases.rules.window import Window
+from cases.topology import Topology
+
+CAUSAL = Causal()
+SMALL = Shape(tokens=96)
+IDS = Documents((((1, 31), (2, 40), (0, 5), (3, 20)),))
+HOLES = Padding((((6, 11),),))
+IMAGES = Vision((((0, 20), (1, 25), (0, 30), (2, 21)),))
+PACKED = Mask((CAUSAL, IDS, HOLES))
+ROUTED = Mask((CAUSAL, Regions.even(96, 8, Router(21, top_k=3, share=4)), IDS))
+EVERYTHING = Mask((CAUSAL, Window(30), IDS, HOLES, IMAGES))
+
+TWO = "load A, forward A, load B, forward B, backward A, backward B"
+ONE_BY_ONE = "load A, forward A, backward A, load B, forward B, backward B, load C, forward C, backward C"
+
+
+def _state(name: str, mask: Mask, steps: str, buffers: str = "fresh", *renewed: str, ids: str = "D3") -> Scenario:
+    return Scenario(f"state/{name}", f"{OWN[mask]} {ids}", mask, SMALL, course=Course(steps, buffers, renewed))
+
+
+OWN = {PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", EVERYTHING: "A1 A2 A3 A4 A5 A7 B3"}
+
+STATE = (
+    _state("later-batches", EVERYTHING, ONE_BY_ONE),
+    _state("freed", PACKED, ONE_BY_ONE, "freed"),
+    _state("refilled", EVERYTHING, ONE_BY_ONE, "reused"),
+    _state("refilled-in-flight", PACKED, TWO, "reused"),
+    _state("only-documents", PACKED, TWO, "kept", "documents"),
+    _state("only-padding", PACKED, TWO, "kept", "padding"),
+    _state("only-images", EVERYTHING, ONE_BY_ONE, "kept", "vision"),
+    _state("only-selection", ROUTED, TWO, "kept", "regions"),
+    _state("two-in-flight", EVERYTHING, TWO),
+    _state("stacked", PACKED, "load A, load B, forward A, forward B, backward B, backward A"),
+    _state("back-to-the-first", PACKED, "load A, load B, forward B, backward B, forward A, backward A"),
+    _state("checkpoint", EVERYTHING, "load A, checkpoint A, load B, checkpoint B, backward A, backward B", ids="D3 D4"),
+    _state("reentrant", PACKED, "load A, reentrant A, load B, reentrant B, backward A, backward B", ids="D3 D4"),
+    _state("offload", PACKED, "load A, offload A, load B, forward B, backward A, backward B", ids="D3 D4"),
+    _state("peek-between", PACKED, "load A, load B, forward A, peek B, backward A", ids="B8 D3"),
+)
+
+
+def _poison(name: str, own: str, mask: Mask, shape: Shape = SMALL, steps: str = Course().steps, **inputs) -> Scenario:
+    return Scenario(f"poison/{name}", f"{own} B5", mask, shape, inputs=Inputs(**inputs),
+                    course=Course(steps, memory="nan"))
+
+
+POISON = (
+    _poison("fresh-packed", OWN[PACKED], PACKED),
+    _poison("fresh-everything", OWN[EVERYTHING], EVERYTHING),
+    _poison("fresh-selection", OWN[ROUTED], ROUTED),
+    _poison("fresh-full", "", Mask(), Shape(tokens=95, heads=4, kv_heads=1, head_dim=64)),
+    _poison("fresh-few", "A1 A3", Mask((CAUSAL, Documents.packed([2, 1]))), Shape(tokens=3)),
+    _poison("fresh-recompute", f"{OWN[PACKED]} D4", PACKED, SMALL, "load A, checkpoint A, backward A"),
+    _poison("tails", f"{OWN[PACKED]} B7", PACKED, strides="tail"),
+    _poison("huge", OWN[EVERYTHING], EVERYTHING, poison="huge"),
+    _poison("nan", OWN[EVERYTHING], EVERYTHING, poison="nan"),
+    _poison("nan-tails", f"{OWN[PACKED]} B7", PACKED, poison="nan", strides="tail"),
+)
+
+SCHEDULE = (
+    Scenario("schedule/repeated", f"{OWN[EVERYTHING]} D5", EVERYTHING, SMALL, course=Course(repeats=20)),
+    Scenario("schedule/delayed", f"{OWN[PACKED]} D5", PACKED, SMALL, course=Course(repeats=20, delay=0.001)),
+    Scenario("schedule/delayed-in-flight", f"{OWN[PACKED]} D3 D5", PACKED, SMALL,
+             course=Course(TWO, repeats=5, delay=0.002)),
+    Scenario("schedule/late-rank", f"{OWN[PACKED]} D5 D8", PACKED, SMALL, course=Course(repeats=2, late=0.02),
+             least_world=2),
+    Scenario("schedule/every-bit", "A1 D5", Mask((CAUSAL,)), SMALL, course=Course(repeats=20, strict=True)),
+)
+
+
+def _groups(name: str, groups: str, beside: str = "") -> Scenario:
+    return Scenario(f"topology/{name}", f"{OWN[PACKED]} D2", PACKED, SMALL, topology=Topology(groups, beside))
+
+
+TOPOLOGY = (
+    _groups("one-and-three", "0|1,2,3"),
+    _groups("last-of-four", "3|0,1,2"),
+    _groups("halves", "0,1|2,3"),
+    _groups("strided", "0,2|1,3"),
+    _groups("outer-and-inner", "0,3|1,2"),
+    _groups("mesh", "0,2|1,3", beside="0,1|2,3"),
+    _groups("mesh-rows", "2,3|0,1", beside="0,2|1,3"),
+    _groups("three-and-one", "0,1,2|3"),
+    _groups("upper-three", "1,2,3|0"),
+    _groups("three-with-a-gap", "0,2,3|1"),
+    Scenario("topology/rotated", f"{OWN[EVERYTHING]} D2", EVERYTHING, SMALL, least_world=2,
+             topology=Topology(order="rotated")),
+    Scenario("topology/reversed", f"{OWN[PACKED]} D2", PACKED, SMALL, least_world=2,
+             topology=Topology(order="reversed")),
+)
+
+LARGE = Shape(tokens=256, heads=4, kv_heads=4, head_dim=64)
+
+
+def _own(place: Place) -> Mask:
+    """A document a shard: in contiguous shards nobody needs a key of another rank."""
+    full, rest = divmod(place.tokens, place.shard)
+    return Mask((CAUSAL, Documents.packed([place.shard] * full + [rest] * (rest > 0))))
+
+
+AUDIT = (
+    Scenario("audit/causal", "A1 D9", Mask((CAUSAL,)), SMALL),
+    Scenario("audit/own-documents", "A1 A3 D9", _own, SMALL, least_world=2),
+    *(Scenario(f"audit/bytes-{name}", f"{own} D9", mask, LARGE, course=Course(strict=True))
+      for name, own, mask in (("causal", "A1", Mask((CAUSAL,))), ("window", "A1 A2", Mask((CAUSAL, Window(70)))),
+                              ("packed", "A1 A3", Mask((CAUSAL, Documents.packed([100, 90, 66])))))),
+)
+
+REFUSE = (
+    Scenario("refuse/dropout", "A1 D7", Mask((CAUSAL, Dropout(0.1))), SMALL),
+    Scenario("refuse/softcap", "A1 D7", Mask((CAUSAL, Softcap(30.0))), SMALL),
+)
+
+CASES = (*STATE, *POISON, *SCHEDULE, *TOPOLOGY, *AUDIT, *REFUSE)

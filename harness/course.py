@@ -1,0 +1,151 @@
+"""Follows the course of a case: batches loaded, run forward and backward in the order it names, again and again."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from cases.case import Case
+from cases.course import RECOMPUTES, Course
+from cases.rows import Rows
+from harness import contract
+from harness.attempt import Answer, Passage, Turn
+from harness.contract import Breach, Untouched
+from harness.implementation import Implementation, Session, Step
+from harness.problem import Problem, problem_of
+from harness.ranks import Ranks
+
+
+def follow(session: Session, case: Case, implementation: Implementation, layout: list[Tensor],
+           ranks: Ranks) -> list[Answer]:
+    """One answer for each forward of the course, in their order; layout: positions `[B, L]` a rank.
+
+    Repeats add answers only where they differ from the first ones and may. A broken promise ends the course.
+    """
+    problems = {letter: problem_of(case.batch(letter), implementation.variants) for letter in case.course.batches}
+    first: list[Passage] = []
+    answers: list[Answer] = []
+    for repeat in range(case.course.repeats):
+        walk = _Walk(session, case.course, problems, layout, ranks)
+        walk.go()
+        if walk.broken:
+            return [Answer(breaches=walk.broken, problem=walk.passages[-1].problem)]
+        if not repeat:
+            first, answers = walk.passages, [_answer(passage) for passage in walk.passages]
+        else:
+            answers += _again(first, walk.passages, repeat, implementation.deterministic)
+    return answers
+
+
+@dataclass
+class _Walk:
+    """One time through the actions of a course, on one rank."""
+
+    session: Session
+    course: Course
+    problems: dict[str, Problem]
+    layout: list[Tensor]
+    ranks: Ranks
+    passages: list[Passage] = field(default_factory=list)
+    broken: list[Breach] = field(default_factory=list)
+
+    def __post_init__(self):
+        self.steps: dict[str, Step] = {}
+        self.waiting: list[Passage] = []
+        self.found: list[Breach] = []
+        self.buffers: Rows | None = None
+
+    def go(self) -> None:
+        with ExitStack() as scope:
+            for verb, letter in self.course.actions:
+                if verb == "load":
+                    self.steps[letter] = self._load(self.problems[letter])
+                elif verb == "backward":
+                    self._backward(letter)
+                else:
+                    if not self.waiting:
+                        scope.enter_context(self.session.scope())
+                    self._forward(verb, letter)
+                if self.broken:
+                    return
+                if not self.waiting and verb != "load":
+                    self.passages[-1].look_for_a_kept_graph()
+                    scope.close()
+
+    def _forward(self, verb: str, letter: str) -> None:
+        passage = Passage(self.steps[letter], self.problems[letter], self.layout, self.ranks,
+                          Turn(len(self.passages), letter, verb, self.course))
+        self.passages.append(passage)
+        self.broken = passage.forward(self.found)
+        self.found = []
+        if verb != "peek":
+            self.waiting.append(passage)
+
+    def _backward(self, letter: str) -> None:
+        passage = [other for other in self.waiting if other.turn.batch == letter][-1]
+        self.waiting.remove(passage)
+        passage.backward()
+
+    def _load(self, problem: Problem) -> Step:
+        """Hands over metadata in the buffers that the course asks for, and checks that it is left alone."""
+        how = self.course.buffers
+        batch = self.buffers = _buffers(how, self.buffers, problem.rows)
+        guard = Untouched(**contract.metadata(batch))
+        with self.ranks.during("load", self.course):
+            step = self.session.load(batch)
+        self.found += guard.breaches(self.ranks.group.rank)
+        if how == "fresh":
+            contract.refill(batch)
+        if how == "freed":
+            self.buffers = None
+        return step
+
+
+def _buffers(how: str, before: Rows | None, rows: Rows) -> Rows:
+    """`rows` in storage of its own, in the buffers of the batch before, or new only where it differs from them."""
+    if before is None or how in ("fresh", "freed"):
+        return contract.copied(rows)
+    held, wanted = contract.metadata(before), contract.metadata(rows)
+    if how == "reused":
+        for name, tensor in wanted.items():
+            held[name].copy_(tensor)
+        return rows.with_metadata(**held)
+    return rows.with_metadata(**{name: held[name] if torch.equal(held[name], tensor) else tensor.clone()
+                                 for name, tensor in wanted.items()})
+
+
+def _again(first: list[Passage], passages: list[Passage], repeat: int, deterministic: bool) -> list[Answer]:
+    """What a repeat adds: nothing where all bits are those of the first time."""
+    found = []
+    for before, passage in zip(first, passages, strict=True):
+        other = [name for name in before.parts if not _same(before.parts[name], passage.parts[name])]
+        differing = {rank: names for rank, names in enumerate(passage.ranks.all_gather(other)) if names}
+        if differing:
+            answer = passage.answer()
+            answer.what, answer.requirement = f"repeat {repeat + 1}", "D5"
+            if deterministic or passage.turn.course.strict:
+                answer.what = ""
+                answer.breaches.append(_other_bits(differing, repeat, "required" if deterministic else "strict"))
+            found.append(answer)
+    return found
+
+
+def _other_bits(differing: dict[int, list[str]], repeat: int, level: str) -> Breach:
+    said = "; ".join(f"{', '.join(names)} on rank {rank}" for rank, names in differing.items())
+    return Breach("D5", f"repeat {repeat + 1} of the same inputs gives other bits of {said}", "the same bits", "others",
+                  min(differing), level)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(contract.bits(one), contract.bits(other))
+
+
+def _answer(passage: Passage) -> Answer:
+    """The gathered answer, with what makes it more than a plain first step."""
+    answer, turn = passage.answer(), passage.turn
+    if turn.verb in RECOMPUTES:
+        answer.what, answer.requirement = f"batch {turn.batch}, {turn.verb}", "D4"
+    elif turn.number or len(turn.course.batches) > 1:
+        answer.what, answer.requirement = f"batch {turn.batch}, step {turn.number + 1}", "D3"
+    return answer

@@ -1,0 +1,48 @@
+"""Groups inside a larger world, on a living pool of four ranks."""
+
+import pytest
+
+from cases import catalogue
+from harness.pool import Pool
+from harness.runners import Threads
+from harness.trial import UNTIMED
+
+RINGS = "tests.harness.rings"
+
+
+@pytest.fixture(scope="module")
+def four():
+    with Pool(4) as made:
+        yield made
+
+
+def case(name, world):
+    return catalogue.select(name, (world,), dtypes=("fp64",))[0]
+
+
+@pytest.mark.parametrize(("name", "world"), [("strided", 2), ("mesh", 2), ("three-with-a-gap", 3), ("last-of-four", 1),
+                                             ("rotated", 4)])
+@pytest.mark.parametrize("spec", ["dense", "ring"])
+def test_honest_rings_pass_wherever_their_group_stands(four, name, world, spec):
+    asked = case(f"topology/{name}", world)
+    record = four.run(asked, spec, UNTIMED, 30)
+    assert record["verdict"] == "PASS" and record["case"]["id"] == asked.id
+    assert record["case"]["digest"] == asked.digest
+
+
+def test_a_place_in_the_world_is_no_place_in_the_group(four):
+    asked = case("topology/strided", 2)
+    record = four.run(asked, f"{RINGS}:OwnByGlobalRank", UNTIMED, 30)
+    assert record["verdict"] == "FAIL" and record["reason"].startswith("ranks 0,2 of 4: B")
+    assert record["diagnosis"]["again"].endswith(f"--cases {asked.id} --seed 7")
+    assert four.run(case("topology/halves", 2), f"{RINGS}:OwnByGlobalRank", UNTIMED, 30)["verdict"] == "PASS"
+
+
+def test_a_failure_of_another_group_is_told(four):
+    record = four.run(case("topology/one-and-three", 1), f"{RINGS}:OwnByGlobalRank", UNTIMED, 30)
+    assert record["verdict"] == "FAIL" and record["reason"].startswith("ranks 1,2,3 of 4: ")
+
+
+def test_threads_refuse_groups_inside_a_world():
+    record = Threads().run(case("topology/strided", 2), "ring", UNTIMED, 10)
+    assert record["verdict"] == "SKIP" and "need processes" in record["reason"]
