@@ -9,10 +9,11 @@ from harness.places import run_placed
 from harness.probing import run_probes
 from harness.ranks import Ranks
 from harness.recover import run_recovery
+from harness.relating import run_relations
 from harness.trial import run_trial
 
-KINDS = {"dense": run_trial, "probes": run_probes, "recover": run_recovery}
-CHOICES = ("auto", "dense", "probes")
+KINDS = {"dense": run_trial, "probes": run_probes, "relations": run_relations, "recover": run_recovery}
+CHOICES = ("auto", "dense", "probes", "relations")
 LARGEST_DENSE = 1 << 14
 
 
