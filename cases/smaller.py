@@ -1,21 +1,36 @@
 """Smaller cases: each reducer yields cases that ask less than the one it is given, the boldest first."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from cases import runs
 from cases.case import Case, Inputs
+from cases.course import Course
 from cases.mask import Mask
 from cases.rules import regions
 from cases.rules.rule import Rule
+from cases.topology import Topology
 
 LEAST_DIM = 8
 PLAIN = Inputs()
 
 
+def around(case: Case) -> Iterator[Case]:
+    """One plain step instead of a course, one group of all ranks instead of a topology; then one thing less in them."""
+    if case.topology != Topology():
+        yield _told(replace(case, topology=Topology()), "D2")
+        if (case.topology.order, case.topology.beside) != ("ranked", ""):
+            yield replace(case, topology=replace(case.topology, order="ranked", beside=""))
+    if case.course != Course():
+        yield _told(replace(case, course=Course()), "D3", "D4", "D5", "D9")
+        for name, plain in asdict(Course()).items():
+            if getattr(case.course, name) != plain:
+                yield replace(case, course=replace(case.course, **{name: plain}))
+
+
 def world(case: Case) -> Iterator[Case]:
-    for fewer in range(1, case.world):
-        yield replace(case, world=fewer)
+    for fewer in range(1, case.world if not case.topology.groups else 1):
+        yield _told(replace(case, world=fewer), *["D1"] * (fewer == 1))
 
 
 def rules(case: Case) -> Iterator[Case]:
@@ -67,7 +82,7 @@ def numbers(case: Case) -> Iterator[Case]:
         if getattr(case, name) != plain:
             yield replace(case, **{name: plain})
     if case.dtype != "fp64":
-        yield replace(case, dtype="fp64", requirements=tuple(name for name in case.requirements if name != "B6"))
+        yield _told(replace(case, dtype="fp64"), "B6")
 
 
 def details(case: Case) -> Iterator[Case]:
@@ -80,7 +95,7 @@ def details(case: Case) -> Iterator[Case]:
             yield _masked(case, [other if own is rule else own for own in case.mask.rules])
 
 
-REDUCERS = (rules, world, batch, tokens, details, heads, numbers, dims)
+REDUCERS = (around, rules, world, batch, tokens, details, heads, numbers, dims)
 
 
 def without(case: Case, start: int, end: int) -> Case:
@@ -94,8 +109,12 @@ def _masked(case: Case, rules: list[Rule]) -> Case:
     """Another mask; requirements of rules that are gone go with them."""
     gone = {rule.requirement for rule in case.mask.rules} - {rule.requirement for rule in rules}
     gone |= {"A7"} if len(rules) < 2 else set()
-    kept = tuple(name for name in case.requirements if name not in gone)
-    return replace(case, mask=Mask(tuple(rules)), requirements=kept)
+    return _told(replace(case, mask=Mask(tuple(rules))), *gone)
+
+
+def _told(case: Case, *gone: str) -> Case:
+    """The case without requirements that it no longer tests."""
+    return replace(case, requirements=tuple(name for name in case.requirements if name not in gone))
 
 
 def _cut(rule: Rule, rows, start: int, end: int) -> Rule:

@@ -98,14 +98,15 @@ def _answer(run: Run, implementation: Implementation, ranks: Ranks) -> Answer | 
 
 @contextmanager
 def _alone(ranks: Ranks) -> Iterator[Alone]:
-    """Every rank in a group of its own; all ranks make all groups, as torch wants it."""
+    """Every rank in a group of its own."""
     group = ranks.group
     if group.process_group is None:
         yield Alone(ranks.device, Group(0, 1, (0,), None, {"stop": group.shared["stop"]}))
         return
-    made = [dist.new_group([rank]) for rank in group.ranks]
-    yield Alone(ranks.device, Group(0, 1, (group.ranks[group.rank],), made[group.rank]))
-    dist.destroy_process_group(made[group.rank])
+    own = group.ranks[group.rank]
+    made = dist.new_group([own], use_local_synchronization=True)
+    yield Alone(ranks.device, Group(0, 1, (own,), made))
+    dist.destroy_process_group(made)
 
 
 class _Judgement:

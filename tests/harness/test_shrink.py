@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from cases import generate, smaller
 from cases.case import Inputs, Scenario, Shape
+from cases.course import Course
 from cases.mask import Mask
 from cases.rules.causal import Causal
 from cases.rules.documents import Documents
@@ -15,6 +16,7 @@ from cases.rules.padding import Padding
 from cases.rules.regions import Regions, Router
 from cases.rules.vision import Vision
 from cases.rules.window import Window
+from cases.topology import Topology
 from harness.clock import Timing
 from harness.runners import Threads
 from harness.shrink import Budget, shrink
@@ -42,6 +44,16 @@ def test_every_smaller_case_is_whole_and_asks_less():
     assert seen > 100
 
 
+def test_courses_and_topologies_become_plain():
+    course = Course("load A, forward A, load B, forward B, backward B, backward A", "reused", repeats=2)
+    case = replace(LARGE, course=course, topology=Topology("0,1,2|3,4,5", order="rotated"))
+    assert {one.world for one in smaller.world(case)} == set()
+    found = shrink(case, lambda other: other.topology.groups != "").case
+    assert found.course == Course() and found.topology == Topology("0,1,2|3,4,5") and found.world == 3
+    found = shrink(case, lambda other: other.course.repeats == 2).case
+    assert found.course == Course(repeats=2) and found.topology == Topology() and found.world == 1
+
+
 def test_tokens_leave_the_middle_and_the_rest_keeps_its_metadata():
     before, after = LARGE.rows(), smaller.without(LARGE, 10, 25).rows()
     for name in ("documents", "token_types", "padding", "token_regions"):
@@ -59,7 +71,7 @@ def test_a_search_ends_at_a_smallest_case():
     assert found.complete and fails(found.case)
     assert (found.case.world, found.case.shape.tokens, str(found.case.mask)) == (2, 5, "causal")
     assert found.case.shape == Shape(1, 5, 1, 1, 8) and found.case.inputs == Inputs() and found.case.dtype == "fp64"
-    assert found.case.requirements == ("A1", "B1", "B2", "B4")
+    assert found.case.requirements == ("A1", "B1", "B2", "B4", "D1")
 
 
 def test_a_search_keeps_its_budget_and_the_world_when_told():
