@@ -21,9 +21,10 @@ UNTIMED = Timing(iters=0)
 
 
 def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing = UNTIMED,
-              spec: str | None = None) -> dict[str, Any] | None:
+              spec: str | None = None, diagnosed: bool = True) -> dict[str, Any] | None:
     """Runs one case on all ranks. Returns the trial record of docs/design.md on rank 0 and None elsewhere.
 
+    Without `diagnosed` a failure is not explained, which takes most of its time.
     What an implementation raises passes through: whoever holds the ranks decides how to end the others.
     """
     started = time.perf_counter()
@@ -44,7 +45,8 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
         return None
 
     verdict, decides = judge(answers + ([again] if timed else []), layout)
-    diagnosis = about.amid(decides, diagnose(verdict, decides, decides.problem, layout, about))
+    diagnosis = diagnose(verdict, decides, decides.problem, layout, about) if diagnosed else None
+    diagnosis = about.amid(decides, diagnosis)
     return about.entry(verdict, started, ranks, layout, problem, measured, diagnosis)
 
 

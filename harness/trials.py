@@ -1,5 +1,6 @@
 """The kinds of trial, and which of them a case is given."""
 
+from functools import partial
 from typing import Any
 
 from cases.case import Case
@@ -12,7 +13,8 @@ from harness.recover import run_recovery
 from harness.relating import run_relations
 from harness.trial import run_trial
 
-KINDS = {"dense": run_trial, "probes": run_probes, "relations": run_relations, "recover": run_recovery}
+KINDS = {"dense": run_trial, "verdict": partial(run_trial, diagnosed=False), "probes": run_probes,
+         "relations": run_relations, "recover": run_recovery}
 CHOICES = ("auto", "dense", "probes", "relations")
 LARGEST_DENSE = 1 << 14
 

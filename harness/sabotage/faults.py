@@ -1,11 +1,46 @@
-"""The faults by name: `--impl sabotage:lse-in-base-two`, or on another host `sabotage:lse-in-base-two@ring`."""
+"""The faults by name: `--impl sabotage:lse-in-base-two`, or on another host `sabotage:lse-in-base-two@dense`."""
 
-from harness import implementation
-from harness.sabotage import behaviour, masks, results
+from difflib import get_close_matches
+from types import ModuleType
+
+from harness.sabotage import (
+    backward,
+    causal,
+    dead,
+    documents,
+    heads,
+    inputs,
+    layout,
+    merge,
+    numerics,
+    padding,
+    protocol,
+    regions,
+    returns,
+    routing,
+    scale,
+    size,
+    state,
+    timed,
+    topology,
+    vision,
+    window,
+)
 from harness.sabotage.fault import Fault, kebab
 
-FAULTS = {kebab(kind): kind for kind in (*masks.FAULTS, *results.FAULTS, *behaviour.FAULTS)}
-HOST = "dense"
+CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
+           inputs, routing, layout, topology, protocol, timed, numerics, size)
+
+
+def of(module: ModuleType) -> list[type[Fault]]:
+    """The faults of a class: the leaves of what its file defines; what others stand on is no fault itself."""
+    own = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Fault)
+           and kind.__module__ == module.__name__]
+    return [kind for kind in own if not any(issubclass(other, kind) for other in own if other is not kind)]
+
+
+FAULTS = {kebab(kind): kind for module in CLASSES for kind in of(module)}
+GROUPS = {kebab(kind): module.__name__.rpartition(".")[2] for module in CLASSES for kind in of(module)}
 
 
 def names() -> list[str]:
@@ -17,5 +52,7 @@ def load(name: str) -> Fault:
     """The fault on its host. Raises ValueError for a name that is none."""
     fault, _, host = name.partition("@")
     if fault not in FAULTS:
-        raise ValueError(f"unknown fault {fault!r}: known are {', '.join(FAULTS)}")
-    return FAULTS[fault](implementation.load(host or HOST))
+        near = get_close_matches(fault, FAULTS, n=3, cutoff=0.5)
+        hint = f"nearest are {', '.join(near)}" if near else "ringcheck score --list shows all"
+        raise ValueError(f"unknown fault {fault!r}: {hint}")
+    return FAULTS[fault].on(host)

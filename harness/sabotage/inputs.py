@@ -1,0 +1,87 @@
+"""Faults with what is given: tensors modified or misread, and gradients that only some of them want."""
+
+import torch
+from torch import Tensor
+
+from harness.implementation import Group, Step
+from harness.sabotage.backward import in_memory_order
+from harness.sabotage.fault import Fault, Result
+from harness.sabotage.gradients import Changed
+
+
+class InputsModified(Fault):
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        result = step(q, k, v)
+        q.data.mul_(2.0)
+        return result
+
+
+class KeysModified(Fault):
+    """Scales its keys in place and forgets to scale them back."""
+
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        result = step(q, k, v)
+        k.data[:, :, -1:].mul_(0.5)
+        return result
+
+
+class DoutModified(Fault):
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        out, lse = step(q, k, v)
+
+        def spoiled(grad: Tensor) -> Tensor:
+            kept = grad.clone()
+            grad[:, :, :1].mul_(0)
+            return kept
+
+        return Changed.apply(out, spoiled), lse
+
+
+class StridesIgnored(Fault):
+    """Reads the memory of k in order, whatever its strides are."""
+
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        return step(q, k + (in_memory_order(k.detach()) - k.detach()).nan_to_num(), v)
+
+
+class GraphKept(Fault):
+    breaks = ("B8",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        with torch.enable_grad():
+            return step(q, k, v)
+
+
+class GradientsAllOrNone(Fault):
+    """Gradients exist only when q, k and v all want them."""
+
+    breaks = ("B8",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        out, lse = step(q, k, v)
+        return (out if all(x.requires_grad for x in (q, k, v)) else out.detach()), lse
+
+
+class GradientsOnlyWithQuery(Fault):
+    """k and v get theirs only when q wants one."""
+
+    breaks = ("B8",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        out, lse = step(q, k, v)
+        return (out if q.requires_grad else out.detach()), lse
+
+
+class ValueGradientOnlyWithKey(Fault):
+    breaks = ("B8",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        return step(q, k, v if k.requires_grad or q.requires_grad else v.detach())
