@@ -1,11 +1,12 @@
-"""The console script: `ringcheck --cases packed` runs, `ringcheck build` makes a page, `serve` answers pytest."""
+"""The console script: `ringcheck --cases packed` runs, `build` makes a page, `bundle` packs a failure."""
 
 import os
 import sys
 
 from ringcheck import ROOT, __version__, own
 
-COMMANDS = {"build": "reports.build", "summary": "reports.summary", "serve": "harness.serve"}
+COMMANDS = {"build": "reports.build", "summary": "reports.summary", "serve": "harness.serve",
+            "bundle": "harness.bundle"}
 
 
 def main(arguments: list[str] | None = None) -> int:

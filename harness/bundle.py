@@ -1,0 +1,153 @@
+"""`ringcheck bundle CASE --impl X`: one archive with which somebody else sees the same failure."""
+
+import argparse
+import importlib.util
+import json
+import re
+import shlex
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cases import catalogue, generate
+from cases.case import Case
+from harness import arguments, trials
+from harness.arguments import Settings
+from harness.clock import Timing
+from harness.environment import environment
+from harness.implementation import KNOWN, load
+from harness.investigate import Investigation
+from harness.ranks import BACKENDS
+from harness.replay_script import script
+from harness.runners import Pools, Runner, Threads
+from reports.record import plain
+
+OWN = ("harness", "cases", "reference", "ringcp", "reports")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All flags with their help."""
+    made = _Parser(prog="ringcheck bundle", allow_abbrev=False, description="Runs one case and packs what shows it.")
+    add = made.add_argument
+    add("case", metavar="CASE", help="the id of one case, or 'replay:...'")
+    add("--impl", default="ring", metavar="NAME", help="as for a run")
+    add("--ranks", type=int, default=2, metavar="N", help="number of ranks (default 2; a printed case has its own)")
+    add("--seed", type=arguments.natural, default=7, metavar="N")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--truth", choices=trials.CHOICES, default="auto")
+    add("--timeout", type=arguments.seconds, default=60.0, metavar="S")
+    add("--shrink", action=argparse.BooleanOptionalAction, default=True, help="packs a smallest case that still fails")
+    add("--in-process", action="store_true", help="ranks are threads of one process")
+    add("-o", "--output", type=Path, metavar="FILE", help="the archive (default CASE.zip)")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0 when the archive is written, whatever the verdict, and 2 for bad usage."""
+    try:
+        given = parser().parse_args(sys.argv[1:] if argv is None else argv)
+        case, record = ask(given)
+        path = given.output or Path(re.sub(r"[^A-Za-z0-9.-]+", "-", case.id) + ".zip")
+        names = write(path, case, given, record)
+    except ValueError as error:
+        print(f"ringcheck: {error}", file=sys.stderr)
+        return 2
+    print(f"{record['verdict']} {case.id}  {headline(record)}")
+    print(f"{path}: {', '.join(names)}")
+    return 0
+
+
+def ask(given: argparse.Namespace) -> tuple[Case, dict[str, Any]]:
+    """The case and its record, with whatever an investigation adds to a failure."""
+    case = one_case(given.case, given.ranks, given.seed)
+    load(given.impl)
+    settings = Settings((given.case,), (given.impl,), (case.world,), None, None, given.device, None, Timing(iters=0),
+                        given.seed, given.timeout, Path(), None, False, False, given.in_process, None, given.truth,
+                        given.shrink)
+    runner: Runner = Threads() if given.in_process else Pools(given.device)
+    try:
+        kind = trials.kind_of(case, given.truth)
+        record = runner.run(case, given.impl, settings.timing, given.timeout, kind)
+        Investigation(runner, settings).look(record, case, given.impl)
+        about = environment(given.device, runner.backend, runner.threads(case.world))
+    finally:
+        runner.close()
+    return case, record | {"environment": {name: value for name, value in about.items() if name != "host"}}
+
+
+def one_case(pattern: str, ranks: int, seed: int) -> Case:
+    """The one case of a pattern. Raises ValueError when it names more or fewer."""
+    found = catalogue.select([pattern], worlds=(ranks,), seed=seed)
+    if len(found) > 1:
+        raise ValueError(f"{pattern} names {len(found)} cases, a bundle holds one, such as {found[0].id}")
+    return found[0]
+
+
+def write(path: Path, case: Case, given: argparse.Namespace, record: dict[str, Any]) -> list[str]:
+    """Writes the archive and returns the names in it. Raises ValueError when the file cannot be written."""
+    files = contents(case, given, record)
+    try:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+    except OSError as error:
+        raise ValueError(f"bundle {path} cannot be written: {error.strerror}") from error
+    return list(files)
+
+
+def contents(case: Case, given: argparse.Namespace, record: dict[str, Any]) -> dict[str, str]:
+    """Text by name: replay.py, README.txt, case.txt, record.json, versions.json; adapter and trace where there are."""
+    shrunk = (record.get("diagnosis") or {}).get("shrunk")
+    line = shrunk["replay"] if shrunk else generate.replay(case)
+    ranks = shrunk["case"]["world"] if shrunk else case.world
+    words = ["--ranks", str(ranks), "--iters", "0", "--no-shrink"]
+    words += ["--truth", given.truth] * (given.truth != "auto") + ["--device", given.device] * (given.device != "cpu")
+    told = dict(record)
+    about, trace = told.pop("environment"), told.pop("trace", None)
+    files = {
+        "README.txt": readme(case, given, record, line),
+        "replay.py": script(given.impl, line, f"{case.id}: {headline(record)}", ranks, given.device,
+                            BACKENDS[given.device], words),
+        "case.txt": line + "\n" + (generate.replay(case) + "\n" if shrunk else ""),
+        "record.json": json.dumps(plain(told), indent=1, allow_nan=False) + "\n",
+        "versions.json": json.dumps(plain(about), indent=1, allow_nan=False) + "\n",
+    }
+    if trace:
+        files["trace.json"] = json.dumps(plain(trace), indent=1, allow_nan=False) + "\n"
+    return files | adapter(given.impl)
+
+
+def adapter(spec: str) -> dict[str, str]:
+    """The source of an adapter that is one file outside of this distribution and outside of an installed package."""
+    module = spec.partition(":")[0]
+    if spec in KNOWN or module in KNOWN or module == "sabotage" or "." in module or module in OWN:
+        return {}
+    found = importlib.util.find_spec(module)
+    if found is None or not found.origin or "site-packages" in found.origin or not found.origin.endswith(".py"):
+        return {}
+    return {f"{module}.py": Path(found.origin).read_text(encoding="utf-8")}
+
+
+def headline(record: dict[str, Any]) -> str:
+    return (record.get("diagnosis") or {}).get("headline") or record["reason"] or "nothing is wrong"
+
+
+def readme(case: Case, given: argparse.Namespace, record: dict[str, Any], line: str) -> str:
+    found = record.get("diagnosis") or {}
+    rows = [f"{record['verdict']} {case.id}  {headline(record)}", ""]
+    rows += [f"{name:<12} {found[name]}" for name in ("requirement", "expected", "actual", "place") if found.get(name)]
+    if found.get("recovered"):
+        rows += ["", found["recovered"]["sentence"], *found["recovered"]["grid"], found["recovered"]["legend"]]
+    return "\n".join([*rows, "", "Again, with ringcheck installed:", f"  python replay.py       ({given.impl})",
+                      f"  ringcheck --ranks {case.world} --impl {shlex.quote(given.impl)} --cases {shlex.quote(line)}",
+                      "", "case.txt holds the case that replay.py asks, and behind it the one it was shrunk from.", ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
