@@ -21,17 +21,29 @@ class Work:
     area       of the whole problem
     by_rank    [W] of the queries of each rank
     by_owner   [W][W] of the queries of a rank, by the rank that owns the keys
-    need       [W] distinct remote (b, j) that a rank's queries attend, any group (SPEC D9)
+    needs      [W][W] distinct (b, j) that a rank's queries attend, any group, by the other rank that owns them
     """
 
     area: int
     by_rank: tuple[int, ...]
     by_owner: tuple[tuple[int, ...], ...]
-    need: tuple[int, ...]
+    needs: tuple[tuple[int, ...], ...]
+
+    @property
+    def need(self) -> tuple[int, ...]:
+        """[W] distinct remote (b, j) that a rank's queries attend (SPEC D9)."""
+        return tuple(map(sum, self.needs))
 
     def need_bytes(self, shape: Shape, itemsize: int) -> list[int]:
         """Bytes of keys and values that each rank has to receive in a forward (SPEC D9)."""
         return [keys * (shape.head_dim + shape.v_dim) * shape.kv_heads * itemsize for keys in self.need]
+
+    def send_bytes(self, shape: Shape, itemsize: int, accumulated: int) -> list[int]:
+        """Bytes that each rank has to send in a step: keys and values that others need, forward and backward, and
+        dK and dV of the keys that it needs itself (SPEC D9)."""
+        width = (shape.head_dim + shape.v_dim) * shape.kv_heads
+        given = [sum(others) for others in zip(*self.needs, strict=True)]
+        return [width * (2 * give * itemsize + take * accumulated) for give, take in zip(given, self.need, strict=True)]
 
     def flops(self, shape: Shape) -> tuple[int, int]:
         """Arithmetic of the forward and of the backward (SPEC D)."""
@@ -56,8 +68,9 @@ def work(mask: Mask, rows: Rows, shape: Shape, layout: list[Tensor]) -> Work:
             reach[b].view(-1).index_add_(0, line + start.reshape(-1), (end > start).reshape(-1).long())
             reach[b].view(-1).index_add_(0, line + end.reshape(-1), -(end > start).reshape(-1).long())
     remote = (reach.cumsum(-1)[..., :-1] > 0) & (held == 0)
+    needs = torch.stack([(remote & (owner == other)[:, None]).sum((0, 2)) for other in range(world)], 1)
     return Work(int(area.sum()), tuple(area.sum(1).tolist()), tuple(map(tuple, area.tolist())),
-                tuple(remote.sum((0, 2)).tolist()))
+                tuple(map(tuple, needs.tolist())))
 
 
 def area(mask: Mask, rows: Rows, heads: int) -> int:

@@ -1,5 +1,6 @@
-"""What a trial costs at least: allowed pairs, arithmetic, bytes that must travel, and the picture of its mask."""
+"""What a trial costs at least (pairs, arithmetic, bytes) and what it moved; bytes as a gate (SPEC D6, D9)."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -8,8 +9,17 @@ from torch import Tensor
 from cases import picture as drawing
 from cases.case import Case
 from cases.mask import Mask
+from cases.work import Work
 from cases.work import work as counted
+from harness import divergence
+from harness.contract import Breach
+from harness.implementation import Session
 from harness.inputs import DTYPES
+from harness.ranks import Ranks
+from harness.trace import SLOTS
+
+STEP = ("0 forward", "0 backward")
+GATED, EXCESS = 1 << 16, 1.1
 
 
 def work(case: Case, mask: Mask, layout: list[Tensor]) -> dict[str, Any]:
@@ -22,6 +32,74 @@ def picture(case: Case, mask: Mask, layout: list[Tensor]) -> dict[str, Any]:
     return _picture(case, mask, _Layout(layout))
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """What the ranks of a group moved in the first forward and backward, one number a rank.
+
+    sent, received, messages  from the traces of their calls; None where ranks are threads
+    counted                   bytes that the session itself has counted as sent since it was opened; None if it does not
+    breaches                  calls whose ends do not fit, in words
+    """
+
+    sent: list[int] | None
+    received: list[int] | None
+    messages: list[int] | None
+    arrived: list[int] | None
+    counted: list[int | None]
+    unlike: list[str]
+
+    def record(self) -> dict[str, Any]:
+        """`traffic` of the record."""
+        return {"bytes_sent": self.sent, "bytes_received": self.received, "messages": self.messages}
+
+
+def traffic(session: Session, ranks: Ranks) -> Traffic:
+    """What was moved so far; every rank takes part."""
+    told = session.traffic()
+    counted = ranks.all_gather(told and told[0])
+    made = ranks.calls()
+    if made is None:
+        return Traffic(None, None, None, None, counted, [])
+    by_rank = dict(zip(ranks.group.ranks, made, strict=True))
+    step = {rank: [call for call in calls if call.phase in STEP] for rank, calls in by_rank.items()}
+    whole = all(len(calls) < SLOTS for calls in made)
+    return Traffic([sum(call.sent(rank) for call in calls) for rank, calls in step.items()],
+                   [sum(call.received(rank) for call in calls) for rank, calls in step.items()],
+                   [sum(call.kind != "recv" for call in calls) for calls in step.values()],
+                   [sum(call.received(rank) for call in calls if call.phase == STEP[0])
+                    for rank, calls in step.items()],
+                   counted, divergence.unlike(by_rank) if whole else [])
+
+
+def breaches(case: Case, mask: Mask, layout: list[Tensor], moved: Traffic) -> list[Breach]:
+    """Ends that do not fit (D6), keys that never came, bytes beyond 1.1 times the need at the strict level (D9)."""
+    found = [Breach("D6", f"the ends of a call do not fit: {words}", "equal calls at both ends", words)
+             for words in moved.unlike[:1]]
+    done = _counted(case, mask, _Layout(layout))
+    return found + _absent(done.need, moved) + (_excess(case, done, moved) if case.course.strict else [])
+
+
+def _absent(need: tuple[int, ...], moved: Traffic) -> list[Breach]:
+    if any(moved.counted) or not any(need):
+        return []
+    if moved.arrived is None:
+        lacking = list(range(len(need))) if None not in moved.counted else []
+    else:
+        lacking = [rank for rank, keys in enumerate(need) if keys and not moved.arrived[rank]]
+    return [Breach("D9", f"rank {rank} attends {need[rank]} keys of other ranks, yet no bytes came to it in a forward",
+                   f"{need[rank]} keys and values", "0 bytes", rank) for rank in lacking if need[rank]][:1]
+
+
+def _excess(case: Case, done: Work, moved: Traffic) -> list[Breach]:
+    itemsize = DTYPES[case.dtype].itemsize
+    allowed = done.send_bytes(case.shape, itemsize, max(itemsize, 4))
+    for rank, (least, sent) in enumerate(zip(allowed, moved.sent or [], strict=False)):
+        if least >= GATED and sent > EXCESS * least:
+            headline = f"rank {rank} sends {sent / least:.2f} times the bytes that the mask needs"
+            return [Breach("D9", headline, f"at most {EXCESS} x {least} bytes", f"{sent} bytes", rank, "strict")]
+    return []
+
+
 class _Layout(tuple):
     """A layout as a cache key: equal when every rank holds the same positions."""
 
@@ -32,8 +110,13 @@ class _Layout(tuple):
 
 
 @lru_cache(maxsize=64)
+def _counted(case: Case, mask: Mask, layout: _Layout) -> Work:
+    return counted(mask, case.rows(), case.shape, layout.parts)
+
+
+@lru_cache(maxsize=64)
 def _work(case: Case, mask: Mask, layout: _Layout) -> dict[str, Any]:
-    done = counted(mask, case.rows(), case.shape, layout.parts)
+    done = _counted(case, mask, layout)
     forward, backward = done.flops(case.shape)
     need = done.need_bytes(case.shape, DTYPES[case.dtype].itemsize)
     return {"area": done.area, "flops_forward": forward, "flops_backward": backward, "area_by_rank": list(done.by_rank),

@@ -27,7 +27,7 @@ def follow(session: Session, case: Case, implementation: Implementation, layout:
     first: list[Passage] = []
     answers: list[Answer] = []
     for repeat in range(case.course.repeats):
-        walk = _Walk(session, case.course, problems, layout, ranks)
+        walk = _Walk(session, case.course, problems, layout, ranks, repeat * len(first))
         walk.go()
         if walk.broken:
             return [Answer(breaches=walk.broken, problem=walk.passages[-1].problem)]
@@ -47,6 +47,7 @@ class _Walk:
     problems: dict[str, Problem]
     layout: list[Tensor]
     ranks: Ranks
+    earlier: int
     passages: list[Passage] = field(default_factory=list)
     broken: list[Breach] = field(default_factory=list)
 
@@ -75,7 +76,7 @@ class _Walk:
 
     def _forward(self, verb: str, letter: str) -> None:
         passage = Passage(self.steps[letter], self.problems[letter], self.layout, self.ranks,
-                          Turn(len(self.passages), letter, verb, self.course))
+                          Turn(self.earlier + len(self.passages), letter, verb, self.course))
         self.passages.append(passage)
         self.broken = passage.forward(self.found)
         self.found = []

@@ -29,7 +29,7 @@ class About:
 
     def entry(self, verdict: Verdict, started: float, ranks: Ranks | None = None, layout: list[Tensor] | None = None,
               problem: Problem | None = None, measurement: dict[str, Any] | None = None,
-              diagnosis: dict[str, Any] | None = None) -> dict[str, Any]:
+              diagnosis: dict[str, Any] | None = None, moved: audit.Traffic | None = None) -> dict[str, Any]:
         """The record of a trial that began at perf_counter `started`."""
         if diagnosis is None and verdict.breaches:
             diagnosis = self.breach(verdict)
@@ -43,6 +43,7 @@ class About:
             "deviations": [deviation.record() for deviation in verdict.deviations],
             "diagnosis": diagnosis,
             "measurement": measurement,
+            "traffic": moved and moved.record(),
             "work": audit.work(self.case, problem.mask, layout) if problem and layout else None,
             "picture": audit.picture(self.case, problem.mask, layout) if problem and layout else None,
             "seconds": time.perf_counter() - started,

@@ -57,7 +57,8 @@ def busy(ranks: Ranks | None) -> Iterator[None]:
     if ranks is None:
         yield
         return
-    over = threading.Event()
+    over, name = threading.Event(), ranks.group.process_group.group_name
+    ranks.trace.apart.add(name)
     thread = threading.Thread(target=_exchange, args=(ranks, over), daemon=True, name="beside")
     thread.start()
     try:
@@ -65,6 +66,7 @@ def busy(ranks: Ranks | None) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+        ranks.trace.apart.discard(name)
 
 
 def _exchange(ranks: Ranks, over: threading.Event) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from cases.case import Case
-from harness import stacks, worker
+from harness import divergence, stacks, trace, worker
 from harness.clock import Timing
 from harness.compare import Verdict
 from harness.entries import About
@@ -76,9 +76,10 @@ class Pool:
         self._generation += 1
         port = self._store.port
         for rank in range(self.world):
-            stack = Path(self._folder.name) / f"{self._generation}-{rank}.stack"
+            own = Path(self._folder.name) / f"{self._generation}-{rank}"
+            stack, calls = own.with_suffix(".stack"), own.with_suffix(".trace")
             stack.touch()
-            seat = Seat(rank, self.world, self.device, port, self._generation, str(stack))
+            seat = Seat(rank, self.world, self.device, port, self._generation, str(stack), str(calls))
             self._workers.append(_Worker(self._context, seat))
 
     def _ready(self) -> str | None:
@@ -110,14 +111,16 @@ class Pool:
         """What happened in words: first line the cause, then every living rank's stack."""
         living = {each.seat.rank: (each.process.pid, each.seat.stack) for each in self._workers if each.answer is None
                   and each.process.is_alive()}
+        calls = {each.seat.rank: trace.read(each.seat.trace) for each in self._workers}
         found = stacks.collect(living)
         lost = [each for each in self._workers if each.lost]
         first = [each for each in lost if not each.answer] or lost
         cause = "; ".join(each.lost for each in first[:1]) or f"no answer within {limit:g} s"
         rest = [f"rank {rank} {stacks.last_call(stack)}" for rank, stack in found.items()]
         others = [each.lost for each in lost if each not in first[:1]]
-        headline = "; ".join([cause, *rest, *others])
-        details = [f"rank {rank}:\n{stack.rstrip()}" for rank, stack in found.items()]
+        headline = "; ".join([cause, *rest, *others, *divergence.headline(calls)])
+        details = divergence.last_calls(calls)
+        details += [f"rank {rank}:\n{stack.rstrip()}" for rank, stack in found.items()]
         details += [f"rank {each.seat.rank}:\n{each.answer[2].rstrip()}" for each in lost if each.answer]
         return "\n".join([headline, *details])
 

@@ -5,8 +5,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
@@ -19,6 +19,8 @@ from torch import Tensor
 from cases.course import PLAIN, Course
 from cases.topology import parsed
 from harness.implementation import Group
+from harness.trace import Call, Trace
+from harness.wire import tapped
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 Tensors = dict[str, Tensor]
@@ -38,19 +40,23 @@ class Ranks(Protocol):
 
     def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager: ...
 
+    def calls(self) -> list[list[Call]] | None: ...
+
 
 class ProcessRanks:
     """One process a rank. The harness talks over a group of its own, so that it never meets the implementation's
     messages, not even those that a faulty one left behind."""
 
-    def __init__(self, store: dist.Store, rank: int, world: int, device: str, limit: float):
+    def __init__(self, store: dist.Store, rank: int, world: int, device: str, limit: float, trace: Trace):
         """Joins `world` processes over `store`; `limit` seconds bound every collective."""
+        self.trace = trace
         self.device = _device(device)
         timeout = timedelta(seconds=limit)
         dist.init_process_group(BACKENDS[self.device.type], store=store, rank=rank, world_size=world, timeout=timeout)
         self._control = dist.new_group(backend="gloo", timeout=timeout)
         self.group = Group(rank, world, tuple(range(world)), dist.group.WORLD)
         self._timeout, self._parts = timeout, {}
+        trace.apart.add(self._control.group_name)
 
     def part(self, groups: str) -> "tuple[int | None, ProcessRanks | None]":
         """The number and the ranks of the group of `groups` ("0,2|1,3") that this rank is in; every rank must ask.
@@ -71,6 +77,7 @@ class ProcessRanks:
             return None
         part = copy.copy(self)
         part._control, part._parts = control, {}
+        self.trace.apart.add(control.group_name)
         part.group = Group(ranks.index(self.group.rank), len(ranks), ranks, asked)
         return part
 
@@ -88,10 +95,25 @@ class ProcessRanks:
     def barrier(self) -> None:
         dist.barrier(group=self._control)
 
-    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager:
-        return nullcontext()
+    @contextmanager
+    def during(self, phase: str, course: Course = PLAIN) -> Iterator[None]:
+        """Traces what an implementation does in `phase`, with the delays of the course before each call."""
+        trace, group = self.trace, self.group
+        trace.phase = phase
+        if course.delay or course.late:
+            trace.before = lambda call: time.sleep(delays(course, group.rank, group.size, f"{trace.count} {call.kind}"))
+        try:
+            with tapped(trace):
+                yield
+        finally:
+            trace.phase, trace.before = "", None
+
+    def calls(self) -> list[list[Call]]:
+        """What every rank of the group has called since the trial began."""
+        return self.all_gather(self.trace.calls())
 
     def close(self) -> None:
+        self.trace.close()
         dist.destroy_process_group()
 
 
@@ -131,6 +153,9 @@ class ThreadRanks:
         """Threads make no calls that could be traced; delays come before the phase."""
         time.sleep(delays(course, self.group.rank, self.group.size, phase))
         return nullcontext()
+
+    def calls(self) -> None:
+        return None
 
 
 @dataclass

@@ -3,8 +3,10 @@
 import os
 import platform
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +20,7 @@ from harness.entries import About
 from harness.implementation import load
 from harness.pool import Pool
 from harness.ranks import BACKENDS, ProcessRanks, blame, run_threads, threads_per_rank
+from harness.trace import Trace
 from harness.watchdog import Watchdog
 from harness.worker import COLLECTIVE_LIMIT, Prefixed, implementation
 
@@ -130,9 +133,11 @@ class Torchrun:
         self.device, self.backend, self.leads = device, BACKENDS[device], rank == 0
         sys.stderr = Prefixed(sys.__stderr__, f"[rank {rank}] ")
         sys.stdout = sys.__stdout__ if rank == 0 else sys.stderr
-        self.ranks = ProcessRanks(store, rank, world, device, COLLECTIVE_LIMIT)
+        self._folder = tempfile.TemporaryDirectory(prefix="ringcheck-")
+        trace = Trace(Path(self._folder.name) / f"{rank}.trace")
+        self.ranks = ProcessRanks(store, rank, world, device, COLLECTIVE_LIMIT, trace)
         self._keep, self._now, self._held = keep, None, None
-        self._watchdog = Watchdog(dist.PrefixStore("ringcheck", store.clone()), rank, world, self._lost)
+        self._watchdog = Watchdog(dist.PrefixStore("ringcheck", store.clone()), rank, world, self._lost, trace)
 
     def threads(self, world: int) -> int:
         return torch.get_num_threads()
@@ -140,6 +145,7 @@ class Torchrun:
     def run(self, case: Case, spec: str, timing: Timing, limit: float,
             kind: str = "dense") -> dict[str, Any] | None:
         self._now = About(case, load(spec), spec, self.device), time.perf_counter()
+        self.ranks.trace.begin()
         with self._watchdog.over(limit):
             return trials.run(kind, case, implementation(spec), self.ranks, timing, spec)
 
@@ -156,6 +162,7 @@ class Torchrun:
 
     def close(self) -> None:
         self.ranks.close()
+        self._folder.cleanup()
 
     def _lost(self, reason: str) -> None:
         about, started = self._now

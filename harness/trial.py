@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from cases.case import Case
-from harness import clock, contract, entries
+from harness import audit, clock, contract, entries
 from harness.attempt import attempt
 from harness.clock import Timing
 from harness.compare import Verdict, judge
@@ -36,6 +36,7 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
     problem = problem_of(case, implementation.variants)
     session = implementation.open(case, ranks.group)
     answers = follow(session, case, implementation, layout, ranks)
+    moved = audit.traffic(session, ranks)
     timed = bool(timing.iters) and not any(answer.breaches for answer in answers)
     measured = clock.measure(session, problem, layout, ranks, timing) if timed else None
     fresh = problem_of(case, implementation.variants, fresh_seed(ranks)) if timed else None
@@ -44,10 +45,13 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
     if ranks.group.rank != 0:
         return None
 
+    if measured and measured["bytes_sent"] is None:
+        measured |= {"bytes_sent": moved.sent, "messages": moved.messages}
+    answers[0].breaches += audit.breaches(case, problem.mask, layout, moved)
     verdict, decides = judge(answers + ([again] if timed else []), layout)
     diagnosis = diagnose(verdict, decides, decides.problem, layout, about) if diagnosed else None
     diagnosis = about.amid(decides, diagnosis)
-    return about.entry(verdict, started, ranks, layout, problem, measured, diagnosis)
+    return about.entry(verdict, started, ranks, layout, problem, measured, diagnosis, moved)
 
 
 def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[list[Tensor], Verdict | None]:

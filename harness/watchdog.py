@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import select
 import signal
 import sys
@@ -12,7 +13,8 @@ from contextlib import contextmanager
 
 import torch.distributed as dist
 
-from harness import stacks
+from harness import divergence, stacks, trace
+from harness.trace import Call, Trace
 
 EXIT_CODE = 3
 TICK = 0.1
@@ -22,8 +24,9 @@ PATIENCE = 3.0
 class Watchdog:
     """Guards one trial at a time. On a loss rank 0 calls `lost(reason)`, then every rank leaves with code 3."""
 
-    def __init__(self, store: dist.Store, rank: int, world: int, lost: Callable[[str], None]):
-        self._store, self._rank, self._world, self._lost = store, rank, world, lost
+    def __init__(self, store: dist.Store, rank: int, world: int, lost: Callable[[str], None], own: Trace):
+        self._store, self._rank, self._world, self._lost, self._trace = store, rank, world, lost, own
+        store.set(f"trace/{rank}", json.dumps([platform.node(), own.path]))
         self._main = threading.get_ident()
         self._end: float | None = None
         self._limit = 0.0
@@ -62,14 +65,30 @@ class Watchdog:
                 self._store.compare_set("lost", "", json.dumps(cause))
             mine = f"rank {self._rank} {stacks.last_call(stacks.of_thread(self._main))}"
             self._store.set(f"call/{self._rank}", json.dumps(mine))
+            self._store.set(f"calls/{self._rank}", json.dumps(self._trace.calls()))
             if self._rank == 0:
-                self._lost("; ".join([json.loads(self._store.get("lost")), *self._calls()]))
+                self._lost(self._reason())
                 self._store.set("recorded", "1")
             else:
                 print(f"[rank {self._rank}] {cause or mine}", file=sys.stderr, flush=True)
                 self._await("recorded")
         finally:
             os._exit(EXIT_CODE)
+
+    def _reason(self) -> str:
+        """First line the cause, where every rank is and where they part; then every rank's last call."""
+        stacks_found = self._calls()
+        calls = {rank: self._traced(rank) for rank in range(self._world)}
+        first = "; ".join([json.loads(self._store.get("lost")), *stacks_found, *divergence.headline(calls)])
+        return "\n".join([first, *divergence.last_calls(calls)])
+
+    def _traced(self, rank: int) -> list[Call]:
+        """What a rank has called: as it told, or from its file when it died on this machine."""
+        if self._store.check([f"calls/{rank}"]):
+            told = json.loads(self._store.get(f"calls/{rank}"))
+            return [Call(*call[:3], tuple(call[3]), *call[4:]) for call in told]
+        node, path = json.loads(self._store.get(f"trace/{rank}"))
+        return trace.read(path) if node == platform.node() else []
 
     def _calls(self) -> list[str]:
         found = []

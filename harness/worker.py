@@ -19,13 +19,14 @@ from harness import stacks, trials
 from harness.clock import Timing
 from harness.implementation import Implementation, load
 from harness.ranks import ProcessRanks, threads_per_rank
+from harness.trace import Trace
 
 COLLECTIVE_LIMIT = 3600.0
 
 
 @dataclass(frozen=True)
 class Seat:
-    """A worker's place: its rank in a pool of `world`, the store where they meet, the file for its stack."""
+    """A worker's place: its rank in a pool of `world`, the store where they meet, the files for its stack and trace."""
 
     rank: int
     world: int
@@ -33,6 +34,7 @@ class Seat:
     port: int
     generation: int
     stack: str
+    trace: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def main(seat: Seat, connection: Connection) -> None:
     os.environ["LOCAL_RANK"] = str(seat.rank)
     torch.set_num_threads(threads_per_rank(seat.world))
     store = dist.PrefixStore(str(seat.generation), dist.TCPStore("127.0.0.1", seat.port, is_master=False))
-    ranks = ProcessRanks(store, seat.rank, seat.world, seat.device, COLLECTIVE_LIMIT)
+    ranks = ProcessRanks(store, seat.rank, seat.world, seat.device, COLLECTIVE_LIMIT, Trace(seat.trace))
     connection.send(("ready",))
     while True:
         try:
@@ -67,6 +69,7 @@ def main(seat: Seat, connection: Connection) -> None:
 
 
 def _answer(job: Job, ranks: ProcessRanks) -> tuple:
+    ranks.trace.begin()
     try:
         return "done", trials.run(job.kind, job.case, implementation(job.spec), ranks, job.timing, job.spec)
     except (Exception, SystemExit) as error:

@@ -21,18 +21,18 @@ def torchrun(folder, *arguments):
 
 
 @pytest.mark.parametrize(("fault", "words"), [
-    ("raises-on-one-rank", "rank 1 raised RuntimeError: no kernel for this shape"),
-    ("hangs-on-one-rank", "rank 1 in step (behaviour.py"),
-    ("killed-on-one-rank", "onnection"),
+    ("Raising", "rank 1 raised RuntimeError: no kernel for this shape"),
+    ("Hanging", "rank 1 in spoil (losses.py"),
+    ("KilledAfterSending", "rank 1 last made send of 12 bytes to rank 0 in spoil (losses.py"),
 ])
 def test_a_lost_rank_keeps_the_record_and_resume_continues(tmp_path, fault, words):
     path = tmp_path / "r.jsonl"
-    arguments = ["--impl", f"dense,sabotage:{fault},ring", "--json", str(path), "--timeout", "4"]
+    arguments = ["--impl", f"dense,tests.harness.losses:{fault},ring", "--json", str(path), "--timeout", "4"]
     ended = torchrun(tmp_path, *arguments)
     assert ended.returncode == 1, ended.stderr[-2000:]
     assert "--resume continues" in ended.stdout
     found = record.read(path).trials
     assert [trial["verdict"] for trial in found] == ["PASS", "ERROR"] and words in found[1]["reason"]
-    if fault == "raises-on-one-rank":
+    if fault == "Raising":
         assert torchrun(tmp_path, *arguments, "--resume").returncode != 0
         assert [trial["verdict"] for trial in record.read(path).trials] == ["PASS", "ERROR", "PASS"]

@@ -1,0 +1,121 @@
+"""Rings that lose a rank, or that talk past each other; beside that the dense ring."""
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+
+from harness.adapters.dense import Dense
+
+
+class Loss(Dense):
+    """`spoil` runs on every rank before the step."""
+
+    def load(self, case, group, batch):
+        step = super().load(case, group, batch)
+
+        def spoiled(q, k, v):
+            self.spoil(group, group.rank == group.size - 1)
+            return step(q, k, v)
+
+        return spoiled
+
+    def spoil(self, group, last):
+        raise NotImplementedError
+
+
+class Raising(Loss):
+    def spoil(self, group, last):
+        if last:
+            raise RuntimeError("no kernel for this shape")
+
+
+class OutOfMemory(Loss):
+    def spoil(self, group, last):
+        if last:
+            raise torch.OutOfMemoryError("Tried to allocate 3.00 TiB")
+
+
+class Hanging(Loss):
+    def spoil(self, group, last):
+        if last:
+            time.sleep(3600)
+
+
+class Stopped(Loss):
+    def spoil(self, group, last):
+        if last:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class KilledAfterSending(Loss):
+    """Kills itself when its message is on the way."""
+
+    def spoil(self, group, last):
+        if last:
+            dist.isend(torch.zeros(3), 0, group=group.process_group)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class RaisesInBackward(Dense):
+    def load(self, case, group, batch):
+        step = super().load(case, group, batch)
+
+        def spoiled(q, k, v):
+            out, lse = step(q, k, v)
+            return (Broken.apply(out) if group.rank == group.size - 1 else out), lse
+
+        return spoiled
+
+
+class Broken(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, grad):
+        raise RuntimeError("no backward for this shape")
+
+
+class SkipsACollective(Loss):
+    """One rank leaves out a collective, as if it had nothing to say."""
+
+    def spoil(self, group, last):
+        if not last:
+            dist.all_reduce(torch.zeros(2), group=group.process_group)
+
+
+class UnlikeSizes(Loss):
+    """Sends `sent` numbers where `awaited` are expected."""
+
+    sent, awaited = 10, 30
+
+    def spoil(self, group, last):
+        if last:
+            dist.recv(torch.zeros(self.awaited), 0, group=group.process_group)
+        elif group.rank == 0:
+            dist.send(torch.zeros(self.sent), group.ranks[-1], group=group.process_group)
+
+
+class TooLong(UnlikeSizes):
+    """gloo ends the process of a rank that gets more than it expects."""
+
+    sent, awaited = 30, 10
+
+
+class LocalOnly(Dense):
+    """Attends the keys of its own rank and of no other."""
+
+    def load(self, case, group, batch):
+        from harness.adapters.dense import attend
+
+        own = self.layout(case, group.size)[group.rank]
+        allowed = case.mask.allowed(batch, own, own).repeat_interleave(case.shape.heads, 1)
+
+        def step(q, k, v):
+            return attend(q, k, v, allowed, case.scale)
+
+        return step
