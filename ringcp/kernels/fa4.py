@@ -9,7 +9,6 @@ from ringcp.kernels.banded import Banded
 from ringcp.kernels.demand import Demand, banded, half, on_cuda
 from ringcp.optional import missing
 
-
 HEAD_DIMS = 32, 64, 128, 192, 256
 
 
