@@ -92,6 +92,9 @@ class Run:
                 if self.settings.fail_fast and self.runner.share(found and found["verdict"] in ("FAIL", "ERROR")):
                     break
             return self._tail()
+        except record.Unwritable as error:
+            print(f"ringcheck: {error}; the {len(self.records)} trials before are kept", file=sys.stderr)
+            return ERROR
         except KeyboardInterrupt:
             if self.writer:
                 new = len(self.records) - self.kept

@@ -1,7 +1,9 @@
 """Results files: JSON lines written one flushed line at a time, read back even when the run was cut."""
 
+import fcntl
 import json
 import math
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,21 +14,30 @@ KINDS = ("run", "trial", "end")
 NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
+class Unwritable(ValueError):
+    """One line about a results file that cannot be written, or no further."""
+
+
 class Writer:
-    """Writes a results file. Every call puts one complete line on disk before it returns.
+    """Writes a results file, alone. Every call puts one complete line on disk before it returns, or none of it.
 
     Non-finite floats become the strings "inf", "-inf" and "nan", so that an infinite ratio stays apart from
-    null (not compared). Raises ValueError with one line when the file cannot be written.
+    null (not compared). Raises Unwritable, also while another run writes the file.
     """
 
     def __init__(self, path: str | Path, append: bool = False):
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            cut = append and self.path.exists() and self.path.read_bytes()[-1:] not in (b"", b"\n")
-            self._file = open(self.path, "a" if append else "w", encoding="utf-8", newline="\n")
-            if cut:
-                self._file.write("\n")
+            self._file = open(self.path, "ab", buffering=0)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not append:
+                self._file.truncate(0)
+            elif self.path.read_bytes()[-1:] not in (b"", b"\n"):
+                self._put(b"\n")
+        except BlockingIOError as error:
+            self._file.close()
+            raise Unwritable(f"results file {self.path} is being written by another run") from error
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -58,14 +69,20 @@ class Writer:
             **{key: record[key] for key in record if key not in ("kind", "schema")},
         }
         line = json.dumps(plain(stamped), allow_nan=False, separators=(",", ":"))
+        start = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(line + "\n")
-            self._file.flush()
+            self._put(line.encode() + b"\n")
         except OSError as error:
+            self._file.truncate(start)
             raise self._unwritable(error) from error
 
-    def _unwritable(self, error: OSError) -> ValueError:
-        return ValueError(f"results file {self.path} cannot be written: {error.strerror or error}")
+    def _put(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left):]
+
+    def _unwritable(self, error: OSError) -> Unwritable:
+        return Unwritable(f"results file {self.path} cannot be written: {error.strerror or error}")
 
 
 @dataclass

@@ -163,3 +163,33 @@ def test_importing_the_run_loads_no_gpu_package():
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=ENVIRONMENT, text=True, capture_output=True,
                            check=True)
     assert json.loads(ended.stdout) == []
+
+
+def test_a_full_disk_keeps_what_was_recorded(tmp_path):
+    path = tmp_path / "r.jsonl"
+    command = [*EVEN, "--in-process", "--iters", "0", "--json", str(path)]
+    assert run.main(command) == 0
+    room = str(path.stat().st_size // 2)
+    limited = ("import resource, sys; from harness import run; room = int(sys.argv.pop(1));"
+               "resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)); sys.exit(run.main(sys.argv[1:]))")
+    ended = subprocess.run([sys.executable, "-c", limited, room, *command], cwd=tmp_path, env=ENVIRONMENT, text=True,
+                           capture_output=True, timeout=60)
+    assert ended.returncode == 3 and "Traceback" not in ended.stderr
+    assert "r.jsonl cannot be written: File too large; the " in ended.stderr and ended.stderr.count("\n") == 1
+    kept = record.read(path)
+    assert kept.counts["PASS"] >= 1 and path.read_bytes().endswith(b"\n") and len(kept.warnings) == 1
+    assert run.main([*command, "--resume"]) == 0
+    assert record.read(path).counts == {"PASS": 3}
+
+
+def test_two_runs_never_write_one_file(tmp_path, capsys):
+    path = tmp_path / "r.jsonl"
+    command = [*EVEN, "--in-process", "--json", str(path)]
+    assert run.main(command) == 0
+    before = path.read_bytes()
+    with record.Writer(path, append=True):
+        for more in ([], ["--resume"]):
+            capsys.readouterr()
+            assert run.main([*command, *more]) == 2
+            assert capsys.readouterr().err == f"ringcheck: results file {path} is being written by another run\n"
+    assert path.read_bytes() == before
