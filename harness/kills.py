@@ -1,0 +1,152 @@
+"""Kills: faults and mutants tried case by case until one fails where the ring passes."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cases.case import Case
+from cases.course import Course
+from cases.topology import Topology
+from harness import runners, worker
+from harness.clock import Timing
+from harness.trial import UNTIMED
+
+HOST = "ring"
+TIMED = Timing(warmup=1, iters=2)
+EVERYWHERE = {"B1", "B2", "B4", "B6", "D1"}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One trial: a case, verified once or verified before and after it was timed."""
+
+    case: Case
+    timed: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.case.id} timed" if self.timed else self.case.id
+
+    @property
+    def cost(self) -> float:
+        """Grows with the time that a trial takes; groups inside a larger world need processes."""
+        case, shape = self.case, self.case.shape
+        work = shape.batch * shape.heads * shape.tokens ** 2 * (shape.head_dim + shape.v_dim)
+        steps = case.course.repeats * len(case.course.actions) / 3 * (4 if self.timed else 1)
+        return (work + 4e6 * case.ranks) * steps + (1e9 if case.topology.groups else 0)
+
+
+def asks(cases: Iterable[Case]) -> list[Ask]:
+    """Every case once, and the cheapest plain one of each group timed."""
+    found = [Ask(case) for case in cases]
+    cheapest: dict[str, Ask] = {}
+    for ask in sorted(found, key=lambda ask: ask.cost):
+        if plain(ask.case) and ask.case.shape.tokens > 8 and ask.case.world > 1:
+            cheapest.setdefault(ask.case.group, Ask(ask.case, timed=True))
+    return found + list(cheapest.values())
+
+
+def plain(case: Case) -> bool:
+    """One load, forward and backward on one group of all ranks, and a true answer."""
+    return (case.course, case.topology) == (Course(), Topology()) and not case.refused
+
+
+@dataclass
+class Found:
+    """What became of one fault or mutant.
+
+    verdicts  of the trials that were made, in their order, by name
+    killer    the ask that failed it, None when it survives
+    said      the first line of its failure, in words
+    """
+
+    name: str
+    verdicts: dict[str, str] = field(default_factory=dict)
+    killer: Ask | None = None
+    said: str = ""
+    seconds: float = 0.0
+
+    @property
+    def killed(self) -> bool:
+        return self.killer is not None
+
+    @property
+    def broken(self) -> bool:
+        """Whether it never came to a wrong answer, but raised or hung."""
+        return not self.killed and "ERROR" in self.verdicts.values()
+
+
+class Bench:
+    """Runs trials as threads of this process, and those of groups in a larger world on living ranks.
+
+    limit  seconds that a trial may take
+    """
+
+    def __init__(self, limit: float = 20.0):
+        self.limit = limit
+        self.kills: Counter[str] = Counter()
+        self._threads, self._pools = runners.Threads(), runners.Pools()
+        self._held: dict[str, bool] = {}
+
+    def trial(self, ask: Ask, spec: str, kind: str = "verdict") -> dict[str, Any]:
+        """The record of a trial; of kind "dense" with its diagnosis."""
+        runner = self._pools if ask.case.topology.groups else self._threads
+        return runner.run(ask.case, spec, TIMED if ask.timed else UNTIMED, self.limit, kind)
+
+    def passes(self, ask: Ask) -> bool:
+        """Whether the ring passes."""
+        if ask.name not in self._held:
+            self._held[ask.name] = self.trial(ask, HOST)["verdict"] == "PASS"
+        return self._held[ask.name]
+
+    def verdict(self, ask: Ask, spec: str) -> str:
+        """PASS, FAIL, SKIP or ERROR; BOTH where the ring fails as well, which says nothing about a fault."""
+        verdict = self.trial(ask, spec)["verdict"]
+        return "BOTH" if verdict == "FAIL" and not self.passes(ask) else verdict
+
+    def hunt(self, name: str, spec: str, ordered: Iterable[Ask], errors: int = 1 << 30) -> Found:
+        """Tries asks in their order until one kills; gives up after so many errors."""
+        found = Found(name)
+        for ask in ordered:
+            verdict = self.verdict(ask, spec)
+            found.verdicts[ask.name] = verdict
+            if verdict == "FAIL":
+                found.killer = ask
+                self.kills[ask.name] += 1
+                break
+            if list(found.verdicts.values()).count("ERROR") >= errors:
+                break
+        return found
+
+    def ordered(self, asked: Iterable[Ask], breaks: Iterable[str], first: str | None = None) -> list[Ask]:
+        """`first` (a name) before all, then asks that test what is broken, killers before others, cheap ones first; rows
+        of a few tokens come late, since their failures say little."""
+        special = set(breaks) - EVERYWHERE
+
+        def key(ask: Ask) -> tuple:
+            tested = {*ask.case.requirements, *(("D5",) if ask.timed else ())}
+            few = ask.case.shape.tokens < 64
+            return ask.name != first, -len(special & tested), -self.kills[ask.name], few, ask.cost
+
+        return sorted(asked, key=key)
+
+    def forget(self) -> None:
+        """Lets go of implementations that will not be asked again."""
+        worker.implementation.cache_clear()
+
+    def close(self) -> None:
+        self._pools.close()
+
+
+def cover(found: Iterable[Found]) -> list[str]:
+    """Few asks that kill all that were killed, chosen greedily by how many of the rest each kills."""
+    killers = {one.name: {name for name, verdict in one.verdicts.items() if verdict == "FAIL"}
+               for one in found if one.killed}
+    chosen = []
+    while killers:
+        counts = Counter(name for names in killers.values() for name in names)
+        best = max(sorted(counts), key=lambda name: counts[name])
+        chosen.append(best)
+        killers = {one: names for one, names in killers.items() if best not in names}
+    return chosen

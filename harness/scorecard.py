@@ -1,0 +1,129 @@
+"""The score as it is printed: a line a fault, a table of classes, survivors, the hardest, a cover, pairs alike."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Any, TextIO
+
+from harness.kills import Ask, Found, cover
+from harness.sabotage import faults
+from harness.sabotage.words import names
+from harness.scoring import Settings
+
+HARDEST = 10
+
+
+class Scorecard:
+    """Prints a score to `out` while it is made; `#` before everything that is not a fault."""
+
+    def __init__(self, settings: Settings, asked: Sequence[Ask], out: TextIO):
+        self.settings, self.asked, self.out = settings, asked, out
+
+    def header(self) -> None:
+        worlds = ",".join(map(str, sorted({ask.case.world for ask in self.asked})))
+        cases = len({ask.case.id for ask in self.asked})
+        self.note(f"ringcheck score  {len(self.settings.names())} faults  {cases} cases of "
+                  f"{' '.join(self.settings.cases)}  {len(self.asked) - cases} of them timed as well  ranks {worlds}")
+        self.note(f"{'fault':38} {'class':10} {'killed by':44} {'tried':>5}  first line")
+
+    def row(self, one: Found) -> None:
+        group = faults.GROUPS[one.name]
+        killer = one.killer.name if one.killer else "- only errors" if one.broken else "- survives"
+        self.say(f"{one.name:40} {group:10} {killer:44} {len(one.verdicts):5}  {one.said}")
+
+    def end(self, found: list[Found], seconds: float, tier_seconds: float | None) -> None:
+        """All that follows the last fault."""
+        self._classes(found)
+        self._survivors(found)
+        self._hardest(found)
+        self._cover(found)
+        if self.settings.matrix:
+            self._alike(found)
+        sums = totals(found, seconds, tier_seconds)
+        self._sums(sums)
+        if self.settings.json:
+            self._write(found, sums)
+
+    def note(self, text: str) -> None:
+        self.say(f"# {text}")
+
+    def say(self, text: str) -> None:
+        print(text.rstrip(), file=self.out, flush=True)
+
+    def _classes(self, found: list[Found]) -> None:
+        self.note(f"{'class':12} {'faults':>6} {'killed':>6} {'named':>6}")
+        for group, own in by_class(found).items():
+            self.note(f"{group:12} {len(own):6} {sum(one.killed for one in own):6} {sum(map(named, own)):6}")
+
+    def _survivors(self, found: list[Found]) -> None:
+        for one in found:
+            if not one.killed:
+                what = "raises or hangs, and never answers wrongly" if one.broken else "survives"
+                self.note(f"{one.name} {what} ({len(one.verdicts)} trials)")
+
+    def _hardest(self, found: list[Found]) -> None:
+        killed = sorted((one for one in found if one.killed), key=lambda one: (share(one), one.name))
+        what = "share of cases that kill" if self.settings.matrix else "share of tried cases that kill"
+        self.note(f"the hardest ({what})")
+        for one in killed[:HARDEST]:
+            self.note(f"  {one.name:38} {share(one):7.2%}  {one.killer.name}")
+
+    def _cover(self, found: list[Found]) -> None:
+        chosen = cover(found)
+        seen = "" if self.settings.matrix else ", among the trials made"
+        self.note(f"{len(chosen)} cases kill all that were killed (chosen greedily{seen})")
+        for name in chosen:
+            self.note(f"  {name}")
+
+    def _alike(self, found: list[Found]) -> None:
+        pairs = alike(found)
+        self.note(f"{len(pairs)} pairs of faults have the same verdict everywhere")
+        for one, other in pairs:
+            self.note(f"  {one}  {other}")
+
+    def _sums(self, sums: dict[str, Any]) -> None:
+        faulty, killed, named_rightly = sums["faults"], sums["killed"], sums["named"]
+        self.note(f"killed {killed}/{faulty} ({killed / max(1, faulty):.1%}), class named in the first line "
+                  f"{named_rightly}/{killed} ({named_rightly / max(1, killed):.1%})")
+        self.note(f"scored in {sums['seconds']:.1f} s by {self.settings.jobs} processes")
+        if sums["tier_seconds"] is not None:
+            self.note(f"tier {self.settings.tier} takes {sums['tier_seconds']:.1f} s on the ring in one process")
+
+    def _write(self, found: list[Found], sums: dict[str, Any]) -> None:
+        lines = [{"fault": one.name, "class": faults.GROUPS[one.name], "breaks": faults.FAULTS[one.name].breaks,
+                  "killed": one.killer and one.killer.name, "world": one.killer and one.killer.case.world,
+                  "said": one.said, "named": named(one), "verdicts": one.verdicts} for one in found]
+        self.settings.json.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(json.dumps(line) + "\n" for line in [*lines, sums])
+        self.settings.json.write_text(text, encoding="utf-8")
+
+
+def named(one: Found) -> bool:
+    """Whether the first line of the failure names the fault's class."""
+    return one.killed and names(one.said, faults.GROUPS[one.name])
+
+
+def share(one: Found) -> float:
+    """Failures among the verdicts."""
+    verdicts = list(one.verdicts.values())
+    return verdicts.count("FAIL") / max(1, len(verdicts))
+
+
+def by_class(found: Iterable[Found]) -> dict[str, list[Found]]:
+    own: dict[str, list[Found]] = defaultdict(list)
+    for one in found:
+        own[faults.GROUPS[one.name]].append(one)
+    return own
+
+
+def alike(found: Iterable[Found]) -> list[tuple[str, str]]:
+    """Pairs whose verdicts agree in every trial that both had."""
+    return [(one.name, other.name) for one, other in combinations(found, 2)
+            if all(other.verdicts.get(name, verdict) == verdict for name, verdict in one.verdicts.items())]
+
+
+def totals(found: list[Found], seconds: float, tier_seconds: float | None) -> dict[str, Any]:
+    """The sums of a score."""
+    return {"faults": len(found), "killed": sum(one.killed for one in found), "named": sum(map(named, found)),
+            "seconds": seconds, "tier_seconds": tier_seconds}

@@ -1,0 +1,80 @@
+"""The command line of the score: flags -> Settings, or one clear line about what is wrong."""
+
+import argparse
+import os
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NoReturn
+
+from cases import catalogue
+from cases.case import WORLDS, Case
+from harness.arguments import counts, names, natural
+from harness.sabotage import faults
+
+TIERS = {"smoke": ("smoke",), "default": ("default",), "deep": ("all",)}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a score was asked to do."""
+
+    cases: tuple[str, ...]
+    tier: str | None
+    worlds: tuple[int, ...]
+    dtypes: tuple[str, ...] | None
+    layouts: tuple[str, ...] | None
+    faults: tuple[str, ...]
+    seed: int
+    jobs: int
+    matrix: bool
+    smallest: bool
+    json: Path | None
+
+    def chosen(self) -> list[Case]:
+        """The cases. Raises ValueError when a pattern chooses none."""
+        return catalogue.select(self.cases, self.worlds, self.layouts, self.dtypes, self.seed)
+
+    def names(self) -> list[str]:
+        """The faults that are asked for by name, class or wildcard; those that lose a rank are no wrong answers.
+
+        Raises ValueError when a pattern chooses none.
+        """
+        scored = [name for name, kind in faults.FAULTS.items() if not kind.lost]
+        for pattern in self.faults:
+            if not any(_chosen(name, pattern) for name in scored):
+                known = ", ".join(dict.fromkeys(faults.GROUPS.values()))
+                raise ValueError(f"no fault matches {pattern!r}: classes are {known}")
+        return [name for name in scored if any(_chosen(name, pattern) for pattern in self.faults)]
+
+
+def _chosen(name: str, pattern: str) -> bool:
+    return faults.GROUPS[name] == pattern or fnmatchcase(name, pattern)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def parse(argv: list[str]) -> Settings:
+    """Settings from arguments. Raises ValueError with one line."""
+    made = _Parser(prog="ringcheck score", allow_abbrev=False, description="What a set of cases catches.")
+    add = made.add_argument
+    add("--cases", nargs="+", action="extend", metavar="PATTERN", help="as of ringcheck (default: default)")
+    add("--tier", choices=tuple(TIERS), help="smoke, default or deep in place of --cases, and its own time")
+    add("--ranks", type=counts, default=WORLDS, metavar="N", help="numbers of ranks (default 1,2,3,4)")
+    add("--dtype", type=names, metavar="NAME")
+    add("--layout", type=names, metavar="NAME")
+    add("--faults", type=names, default=("*",), metavar="PATTERN", help="names, classes or wildcards; commas separate")
+    add("--seed", type=natural, default=7, metavar="N")
+    add("--jobs", type=natural, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
+    add("--matrix", action="store_true", help="every case on every fault: true cover, faults that look alike")
+    add("--smallest", action="store_true", help="cheapest cases first: the smallest one that shows each fault")
+    add("--json", type=Path, metavar="FILE", help="one line a fault, then the sums")
+    given = made.parse_args(argv)
+    if given.tier and given.cases:
+        raise ValueError("--tier and --cases both choose cases; give one")
+    cases = TIERS[given.tier] if given.tier else tuple(given.cases or ("default",))
+    return Settings(cases, given.tier, given.ranks, given.dtype, given.layout, given.faults, given.seed,
+                    max(1, given.jobs), given.matrix, given.smallest, given.json)
