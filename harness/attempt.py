@@ -31,9 +31,11 @@ class Answer:
     requirement: str | None = None
 
 
-def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks) -> Answer:
-    """Runs the problem once on all ranks, untimed; layout: positions `[B, L]` a rank."""
-    step, breaches = load(session, problem, ranks)
+def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
+            step: Step | None = None) -> Answer:
+    """Runs the problem once on all ranks, untimed, with a step that was loaded before or a fresh one; layout:
+    positions `[B, L]` a rank."""
+    step, breaches = (step, []) if step else load(session, problem, ranks)
     passage = Passage(step, problem, layout, ranks)
     with session.scope():
         broken = passage.forward(breaches)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness import contract, inputs
 from harness.attempt import gradients
-from harness.implementation import Session
+from harness.implementation import Session, Step
 from harness.inputs import Numbers
 from harness.problem import Problem
 from harness.ranks import Ranks
@@ -35,10 +35,9 @@ class Lap:
 
 
 def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
-            timing: Timing) -> dict[str, Any] | None:
-    """Times `timing.iters` iterations; every rank takes part, all return the same measurement, None for 0."""
-    if not timing.iters:
-        return None
+            timing: Timing) -> tuple[dict[str, Any], Step]:
+    """Times `timing.iters` iterations, at least one; every rank takes part, all return the same measurement, and the
+    step that was timed, so that it can be verified as it is."""
     first = inputs.shard(problem.given, layout[ranks.group.rank], problem.case, ranks.device)
     sets = [inputs.another(first, problem.case, number) for number in range(min(SETS, timing.iters))]
     started = time.perf_counter()
@@ -53,10 +52,10 @@ def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
             before = session.traffic() if number == timing.warmup else before
             laps.append(_lap(session, step, sets[number % len(sets)], problem.case.inputs.grads, ranks))
     mine = loaded, laps[timing.warmup:], _sent(before, session.traffic(), timing.iters), _peak(ranks.device)
-    return _summary(ranks.all_gather(mine), timing)
+    return _summary(ranks.all_gather(mine), timing), step
 
 
-def _lap(session: Session, step: Any, numbers: Numbers, grads: str, ranks: Ranks) -> Lap:
+def _lap(session: Session, step: Step, numbers: Numbers, grads: str, ranks: Ranks) -> Lap:
     wanted = [x.requires_grad_() for name, x in zip("qkv", numbers.tensors(), strict=False) if name in grads]
     synchronize(ranks.device)
     ranks.barrier()

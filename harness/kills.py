@@ -120,8 +120,8 @@ class Bench:
         return found
 
     def ordered(self, asked: Iterable[Ask], breaks: Iterable[str], first: str | None = None) -> list[Ask]:
-        """`first` (a name) before all, then asks that test what is broken, killers before others, cheap ones first; rows
-        of a few tokens come late, since their failures say little."""
+        """`first` (a name) before all, then asks that test what is broken, killers before others, cheap ones first;
+        rows of a few tokens come late, since their failures say little."""
         special = set(breaks) - EVERYWHERE
 
         def key(ask: Ask) -> tuple:

@@ -74,7 +74,8 @@ def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing:
     session = implementation.open(case, ranks.group)
     verdict, posed, told = judged(session, implementation, case, chosen, layout, ranks)
     passed = ranks.all_gather(verdict.name)[0] == "PASS"
-    measured = clock.measure(session, posed, layout, ranks, timing) if timing.iters and passed else None
+    timed = timing.iters and passed
+    measured = clock.measure(session, posed, layout, ranks, timing)[0] if timed else None
     if measured:
         verdict, posed, told = judged(session, implementation, case, [fresh_seed(ranks) % needed], layout, ranks)
     session.close()

@@ -2,19 +2,20 @@
 
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
 from cases.case import Case
 from harness import audit, clock, contract, entries
-from harness.attempt import attempt
+from harness.attempt import Answer, attempt
 from harness.clock import Timing
 from harness.compare import Verdict, judge
 from harness.course import follow
 from harness.diagnose import diagnose
-from harness.implementation import Implementation, Setting
-from harness.problem import problem_of
+from harness.implementation import Implementation, Session, Setting
+from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
 
 UNTIMED = Timing(iters=0)
@@ -37,10 +38,8 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
     session = implementation.open(case, ranks.group)
     answers = follow(session, case, implementation, layout, ranks)
     moved = audit.traffic(session, ranks)
-    timed = bool(timing.iters) and not any(answer.breaches for answer in answers)
-    measured = clock.measure(session, problem, layout, ranks, timing) if timed else None
-    fresh = problem_of(case, implementation.variants, fresh_seed(ranks)) if timed else None
-    again = attempt(session, fresh, layout, ranks) if timed else None
+    broken = any(answer.breaches for answer in answers)
+    measured, again = (None, []) if broken else timed(session, problem, layout, ranks, timing)
     session.close()
     if ranks.group.rank != 0:
         return None
@@ -48,10 +47,21 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
     if measured and measured["bytes_sent"] is None:
         measured |= {"bytes_sent": moved.sent, "messages": moved.messages}
     answers[0].breaches += audit.breaches(case, problem.mask, layout, moved)
-    verdict, decides = judge(answers + ([again] if timed else []), layout)
+    verdict, decides = judge(answers + again, layout)
     diagnosis = diagnose(verdict, decides, decides.problem, layout, about) if diagnosed else None
     diagnosis = about.amid(decides, diagnosis)
     return about.entry(verdict, started, ranks, layout, problem, measured, diagnosis, moved)
+
+
+def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
+          timing: Timing) -> tuple[dict[str, Any] | None, list[Answer]]:
+    """The measurement, and what the very step that was timed answers to numbers that it cannot know."""
+    if not timing.iters:
+        return None, []
+    measured, step = clock.measure(session, problem, layout, ranks, timing)
+    fresh = problem_of(problem.case, problem.variants, fresh_seed(ranks))
+    answer = attempt(session, fresh, layout, ranks, step)
+    return measured, [replace(answer, what="after timing", requirement="D3")]
 
 
 def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[list[Tensor], Verdict | None]:

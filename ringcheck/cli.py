@@ -1,4 +1,5 @@
-"""The console script: `ringcheck --cases packed` runs, `build` makes a page, `bundle` packs a failure."""
+"""The console script: `ringcheck --cases packed` runs, `build` makes a page, `bundle` packs a failure, `score` says
+what a set of cases catches."""
 
 import os
 import sys
@@ -6,7 +7,7 @@ import sys
 from ringcheck import ROOT, __version__, own
 
 COMMANDS = {"build": "reports.build", "summary": "reports.summary", "serve": "harness.serve",
-            "bundle": "harness.bundle"}
+            "bundle": "harness.bundle", "score": "harness.score"}
 
 
 def main(arguments: list[str] | None = None) -> int:
