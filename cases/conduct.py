@@ -73,10 +73,10 @@ SCHEDULE = (
     Scenario("schedule/repeated", f"{OWN[EVERYTHING]} D5", EVERYTHING, SMALL, course=Course(repeats=20)),
     Scenario("schedule/delayed", f"{OWN[PACKED]} D5", PACKED, SMALL, course=Course(repeats=20, delay=0.001)),
     Scenario("schedule/delayed-in-flight", f"{OWN[PACKED]} D3 D5", PACKED, SMALL,
-             course=Course(TWO, repeats=5, delay=0.002)),
+             course=Course(TWO, repeats=3, delay=0.002)),
     Scenario("schedule/late-rank", f"{OWN[PACKED]} D5 D8", PACKED, SMALL, course=Course(repeats=2, late=0.02),
              least_world=2),
-    Scenario("schedule/every-bit", "A1 D5", Mask((CAUSAL,)), SMALL, course=Course(repeats=20, strict=True)),
+    Scenario("schedule/every-bit", "A1 D5", Mask((CAUSAL,)), SMALL, course=Course(repeats=5, strict=True)),
 )
 
 

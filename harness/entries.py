@@ -60,7 +60,7 @@ class About:
         first = verdict.breaches[0]
         place = None if first.rank is None else f"rank {first.rank}"
         return {"headline": first.headline, "requirement": requirement(first.requirement), "expected": first.expected,
-                "actual": first.actual, "place": place, "again": self.again()}
+                "actual": first.actual, "place": place, "level": first.level, "again": self.again()}
 
     def broken(self, verdict: Verdict) -> dict[str, Any]:
         """`diagnosis` of a trial that did not come to an answer."""

@@ -68,7 +68,7 @@ def listed(case: Case) -> dict[str, Any]:
     return {"id": case.id, "name": case.name, "group": case.group, "world": case.world, "layout": case.layout,
             "dtype": case.dtype, "requirements": list(case.requirements),
             "rules": [rule.name for rule in case.mask.rules],
-            "level": "strict" if case.inputs.poison == "nan" else "required"}
+            "level": "strict" if case.strict else "required"}
 
 
 def serve(requests: Iterable[str], replies: TextIO) -> None:

@@ -103,6 +103,7 @@ class Table:
 def is_strict(record: dict[str, Any]) -> bool:
     """Whether a record is a failure of the strict level alone."""
     levels = {deviation["level"] for deviation in record["deviations"]}
+    levels = levels or {(record["diagnosis"] or {}).get("level")}
     return record["verdict"] == "FAIL" and levels == {"strict"}
 
 

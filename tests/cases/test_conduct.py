@@ -58,3 +58,10 @@ def test_circumstances_change_the_digest_but_not_the_truth():
 def test_chunks_are_handed_out_in_every_order():
     assert [Topology(order="rotated").chunk(rank, 3) for rank in range(3)] == [1, 2, 0]
     assert [Topology(order="reversed").chunk(rank, 3) for rank in range(3)] == [2, 1, 0]
+
+
+def test_the_order_of_things_takes_fewer_dtypes_and_layouts():
+    found = [case for case in catalogue.select("state/two-in-flight") if case.world == 3]
+    assert len(found) == 2 and found[0].dtype == "fp64" != found[1].dtype
+    assert {case.dtype for case in catalogue.select("poison/fresh-packed", (3,))} == {"fp64", "fp32", "bf16"}
+    assert [case.dtype for case in catalogue.select("state/two-in-flight", (3,), dtypes=("bf16",))] == ["bf16"]
