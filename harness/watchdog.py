@@ -4,12 +4,14 @@ import json
 import os
 import platform
 import select
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch.distributed as dist
 
@@ -73,6 +75,7 @@ class Watchdog:
                 print(f"[rank {self._rank}] {cause or mine}", file=sys.stderr, flush=True)
                 self._await("recorded")
         finally:
+            shutil.rmtree(Path(self._trace.path).parent, ignore_errors=True)
             os._exit(EXIT_CODE)
 
     def _reason(self) -> str:
