@@ -11,6 +11,7 @@ from cases.course import Course
 from harness import contract, inputs, memory
 from harness.contract import Breach, Untouched
 from harness.implementation import Session, Step
+from harness.inputs import Numbers
 from harness.problem import Problem
 from harness.ranks import Ranks
 
@@ -32,11 +33,11 @@ class Answer:
 
 
 def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
-            step: Step | None = None) -> Answer:
-    """Runs the problem once on all ranks, untimed, with a step that was loaded before or a fresh one; layout:
-    positions `[B, L]` a rank."""
+            step: Step | None = None, used: Numbers | None = None) -> Answer:
+    """Runs the problem once on all ranks, untimed; layout: positions `[B, L]` a rank. `step` was loaded before, and
+    `used` are tensors that it knows; without them both are fresh."""
     step, breaches = (step, []) if step else load(session, problem, ranks)
-    passage = Passage(step, problem, layout, ranks)
+    passage = Passage(step, problem, layout, ranks, used=used)
     with session.scope():
         broken = passage.forward(breaches)
         if broken:
@@ -59,10 +60,12 @@ class Turn:
 class Passage:
     """One forward of one rank, and the backward that belongs to it."""
 
-    def __init__(self, step: Step, problem: Problem, layout: list[Tensor], ranks: Ranks, turn: Turn = Turn()):
+    def __init__(self, step: Step, problem: Problem, layout: list[Tensor], ranks: Ranks, turn: Turn = Turn(),
+                 used: Numbers | None = None):
         self.step, self.problem, self.layout, self.ranks, self.turn = step, problem, layout, ranks, turn
         self.rank = ranks.group.rank
-        self.local = inputs.shard(problem.given, layout[self.rank], problem.case, ranks.device)
+        fresh = inputs.shard(problem.given, layout[self.rank], problem.case, ranks.device)
+        self.local = inputs.written(fresh, used) if used else fresh
         grads = problem.case.inputs.grads
         self.wanted = {name: x.requires_grad_() for name, x in zip("qkv", self.local.tensors(), strict=False)
                        if name in grads}

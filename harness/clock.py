@@ -35,9 +35,9 @@ class Lap:
 
 
 def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
-            timing: Timing) -> tuple[dict[str, Any], Step]:
-    """Times `timing.iters` iterations, at least one; every rank takes part, all return the same measurement, and the
-    step that was timed, so that it can be verified as it is."""
+            timing: Timing) -> tuple[dict[str, Any], Step, Numbers]:
+    """Times `timing.iters` iterations, at least one; every rank takes part, all return the same measurement. The step
+    that was timed, and the tensors of an iteration, come with it, so that they can be verified as they are."""
     first = inputs.shard(problem.given, layout[ranks.group.rank], problem.case, ranks.device)
     sets = [inputs.another(first, problem.case, number) for number in range(min(SETS, timing.iters))]
     started = time.perf_counter()
@@ -52,7 +52,7 @@ def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
             before = session.traffic() if number == timing.warmup else before
             laps.append(_lap(session, step, sets[number % len(sets)], problem.case.inputs.grads, ranks))
     mine = loaded, laps[timing.warmup:], _sent(before, session.traffic(), timing.iters), _peak(ranks.device)
-    return _summary(ranks.all_gather(mine), timing), step
+    return _summary(ranks.all_gather(mine), timing), step, sets[0]
 
 
 def _lap(session: Session, step: Step, numbers: Numbers, grads: str, ranks: Ranks) -> Lap:

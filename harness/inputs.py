@@ -107,6 +107,13 @@ def another(local: Numbers, case: Case, number: int) -> Numbers:
     return Numbers(like(local.q), like(local.k), like(local.v), like(local.dout))
 
 
+def written(numbers: Numbers, used: Numbers) -> Numbers:
+    """The same values of q, k and v in tensors that were used before."""
+    with torch.no_grad():
+        kept = [old.copy_(new) for old, new in zip(used.tensors()[:3], numbers.tensors()[:3], strict=True)]
+    return Numbers(*kept, numbers.dout)
+
+
 def _strided(x: Tensor, strides: str, device: str | torch.device) -> Tensor:
     """The same values as a view with other strides. What lies beside a view is NaN: nobody may read it."""
     if strides == "unbind":

@@ -55,12 +55,13 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
 
 def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
           timing: Timing) -> tuple[dict[str, Any] | None, list[Answer]]:
-    """The measurement, and what the very step that was timed answers to numbers that it cannot know."""
+    """The measurement, and what the very step that was timed answers to numbers that it cannot know, written to the
+    tensors that it was timed with."""
     if not timing.iters:
         return None, []
-    measured, step = clock.measure(session, problem, layout, ranks, timing)
+    measured, step, used = clock.measure(session, problem, layout, ranks, timing)
     fresh = problem_of(problem.case, problem.variants, fresh_seed(ranks))
-    answer = attempt(session, fresh, layout, ranks, step)
+    answer = attempt(session, fresh, layout, ranks, step, used)
     return measured, [replace(answer, what="after timing", requirement="D3")]
 
 
