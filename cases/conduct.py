@@ -99,6 +99,10 @@ TOPOLOGY = (
              topology=Topology(order="rotated")),
     Scenario("topology/reversed", f"{OWN[PACKED]} D2", PACKED, SMALL, least_world=2,
              topology=Topology(order="reversed")),
+    Scenario("topology/descending", f"{OWN[EVERYTHING]} D2", EVERYTHING, SMALL,
+             topology=Topology(order="descending")),
+    Scenario("topology/filled-up", "A1 A2 D2", Mask((CAUSAL, Window(30))), Shape(tokens=97), least_world=2,
+             topology=Topology(order="padded")),
 )
 
 LARGE = Shape(tokens=256, heads=4, kv_heads=4, head_dim=64)

@@ -1,8 +1,8 @@
-"""Topology: which ranks of a world form the context-parallel groups, and who holds which chunk."""
+"""Topology: which ranks of a world form the context-parallel groups, who holds which chunk, and how."""
 
 from dataclasses import dataclass
 
-ORDERS = ("ranked", "rotated", "reversed")
+ORDERS = ("ranked", "rotated", "reversed", "descending", "padded")
 
 
 @dataclass(frozen=True)
@@ -11,7 +11,8 @@ class Topology:
 
     groups  "0,2|1,3": global ranks of each group; all groups run the case at once, each with numbers of its own
     beside  "0,1|2,3": groups of another mesh dimension, which are busy all the while
-    order   which chunk group rank r holds: "ranked" r, "rotated" r + 1, "reversed" the r-th from the end
+    order   which chunk group rank r holds: "ranked" r, "rotated" r + 1, "reversed" the r-th from the end; "descending"
+            r from its last token to its first, "padded" r filled up to the longest with slots that hold no token
     """
 
     groups: str = ""
@@ -35,7 +36,7 @@ class Topology:
 
     def chunk(self, rank: int, world: int) -> int:
         """The chunk that group rank `rank` of `world` holds."""
-        return {"ranked": rank, "rotated": (rank + 1) % world, "reversed": world - 1 - rank}[self.order]
+        return {"rotated": (rank + 1) % world, "reversed": world - 1 - rank}.get(self.order, rank)
 
 
 def parsed(groups: str) -> tuple[tuple[int, ...], ...]:

@@ -116,6 +116,8 @@ CASES = (
              Shape(tokens=128, heads=4, kv_heads=4)),
     Scenario("vision/across-documents", "A1 A3 A5",
              Mask((Causal(), Vision((IMAGES,)), Documents.packed([50, 80, 110]))), Shape(tokens=240, head_dim=80)),
+    Scenario("vision/across-one-document", "A1 A3 A5",
+             Mask((Causal(), Vision((IMAGES,)), Documents((((1, 100), (2, 40), (1, 100)),)))), Shape(tokens=240)),
     Scenario("vision/padded-inside", "A1 A4 A5 B3",
              Mask((Causal(), Vision((IMAGES,)), Padding((((30, 40), (150, 200)),)))), Shape(tokens=240)),
     Scenario("vision/window", "A1 A2 A5", _causal(IMAGES, window=50), Shape(tokens=240)),

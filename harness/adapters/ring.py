@@ -68,13 +68,16 @@ class RingSession(Session):
 
 
 def ring_layout(case: Case, world: int, package: ModuleType = ringcp) -> ringcp.Layout:
-    """The layout that the case asks for, its chunks handed out in the order that the case asks for."""
+    """The layout that the case asks for, its chunks handed out and ordered as the case asks."""
     made = package.make_layout(case.layout, case.shape.tokens, world)
     order = case.topology.order
     if order == "ranked":
         return made
-    chunks = tuple(made.positions[case.topology.chunk(rank, world)] for rank in range(world))
-    return package.Layout(f"{made.name}-{order}", made.tokens, chunks)
+    if order == "padded":
+        return made.padded()
+    chunks = [made.positions[case.topology.chunk(rank, world)] for rank in range(world)]
+    chunks = [chunk.flip(-1) for chunk in chunks] if order == "descending" else chunks
+    return package.Layout(f"{made.name}-{order}", made.tokens, tuple(chunks))
 
 
 def ring_mask(case: Case, batch: Rows, package: ModuleType = ringcp) -> ringcp.Mask:
