@@ -3,6 +3,7 @@
 B batch rows, Hq query heads, Hkv key/value heads, L local tokens, D head_dim, Dv value head_dim.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -42,7 +43,10 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, layout: Layou
     plan = make_plan(mask, layout, exchange.rank, str(q.device))
     _check(q, k, v, mask, plan)
     demand = Demand(q.device.type, q.dtype, q.shape[-1], v.shape[-1], mask.groups, mask.window is not None)
-    ring = Ring(plan, exchange, select(demand, kernel), q.shape[-1] ** -0.5 if scale is None else scale)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if not isinstance(scale, int | float) or not math.isfinite(scale):
+        raise ValueError(f"scale is a finite number or None, got {scale!r}")
+    ring = Ring(plan, exchange, select(demand, kernel), float(scale))
     return _RingAttention.apply(q, k, v, ring)
 
 
@@ -113,7 +117,8 @@ class Ring:
 class _RingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q: Tensor, k: Tensor, v: Tensor, ring: Ring) -> tuple[Tensor, Tensor]:
-        out, lse = ring.forward(q, k, v)
+        with torch.autocast(q.device.type, enabled=False):
+            out, lse = ring.forward(q, k, v)
         ctx.save_for_backward(q, k, v, out, lse)
         ctx.ring = ring
         ctx.mark_non_differentiable(lse)
@@ -124,7 +129,8 @@ class _RingAttention(torch.autograd.Function):
     def backward(ctx, dout: Tensor, _):
         q, k, v, out, lse = ctx.saved_tensors
         keys_need_grad = ctx.needs_input_grad[1] or ctx.needs_input_grad[2]
-        grads = ctx.ring.backward(dout, q, k, v, out, lse, keys_need_grad)
+        with torch.autocast(q.device.type, enabled=False):
+            grads = ctx.ring.backward(dout, q, k, v, out, lse, keys_need_grad)
         wanted = zip(grads, (q, k, v), ctx.needs_input_grad)
         return *(grad.to(like.dtype) if needed else None for grad, like, needed in wanted), None
 

@@ -10,11 +10,24 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Positions of every rank: one int64 `[L]` or `[B, L]` a rank; -1 is a filler slot that holds no token."""
+    """Positions of every rank: one int64 `[L]` or `[B, L]` a rank; -1 is a filler slot that holds no token.
+
+    Over all ranks every position of a row stands exactly once. Raises ValueError when it does not.
+    """
 
     name: str
     tokens: int
     positions: tuple[Tensor, ...]
+
+    def __post_init__(self):
+        if not self.positions or any(part.dtype != torch.int64 or part.dim() not in (1, 2) for part in self.positions):
+            raise ValueError(f"layout {self.name} wants an int64 tensor [L] or [B, L] for each rank")
+        batch = max(part.shape[0] if part.dim() == 2 else 1 for part in self.positions)
+        held = torch.cat([part.expand(batch, -1) for part in self.positions], 1)
+        real = held.sort(-1).values[:, (held < 0).sum(-1).max():]
+        once = real.shape[1] == self.tokens and bool((real == torch.arange(self.tokens)).all())
+        if not once or bool((held < -1).any()):
+            raise ValueError(f"layout {self.name} does not hold each position 0..{self.tokens - 1} exactly once")
 
     @property
     def world(self) -> int:
@@ -62,8 +75,10 @@ class Layout:
 def make_layout(name: str, tokens: int, world: int) -> Layout:
     """A layout by name ("zigzag", "zigzag-padded", ...) for `tokens` positions on `world` ranks.
 
-    Raises ValueError for an unknown name.
+    Raises ValueError for an unknown name and for less than one token or rank.
     """
+    if tokens < 1 or world < 1:
+        raise ValueError(f"a layout wants at least one token and one rank, not {tokens} and {world}")
     base, padded, _ = name.partition("-padded")
     if base not in LAYOUTS:
         raise ValueError(f"unknown layout {name!r}: known are {', '.join(LAYOUTS)}, each also with -padded")

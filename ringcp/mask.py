@@ -10,6 +10,7 @@ from torch import Tensor
 WINDOW_RULES = ("exclusive", "inclusive", "symmetric", "compacted")
 VISION_RULES = ("overlay", "bounded", "none")
 DOCUMENT_RULES = ("ids", "runs")
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,7 @@ class Mask:
     regions: int = 0
 
     def __post_init__(self):
+        self._check_numbers()
         for name in ("documents", "token_types", "token_regions"):
             self._keep(name, torch.int64, (self.batch, self.tokens))
         self._keep("padding", torch.bool, (self.batch, self.tokens))
@@ -55,8 +57,8 @@ class Mask:
         _one_of("window_rule", self.window_rule, WINDOW_RULES)
         _one_of("vision_rule", self.vision_rule, VISION_RULES)
         _one_of("document_rule", self.document_rule, DOCUMENT_RULES)
-        if self.window is not None and self.window < 1:
-            raise ValueError(f"window counts the query's own key and is at least 1, got {self.window}")
+        if self.token_types is not None and not bool(((self.token_types >= 0) & (self.token_types <= 2)).all()):
+            raise ValueError("token_types are 0 for text and 1 or 2 for vision")
         if self.window_rule == "symmetric" and self.causal:
             raise ValueError("window_rule symmetric needs causal=False")
         self._check_regions()
@@ -89,10 +91,23 @@ class Mask:
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def _check_numbers(self) -> None:
+        for name, least in (("tokens", 1), ("batch", 1), ("regions", 0)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise ValueError(f"{name} is a whole number from {least}, got {value!r}")
+        if type(self.causal) is not bool:
+            raise ValueError(f"causal is True or False, got {self.causal!r}")
+        if self.window is not None and (type(self.window) is not int or self.window < 1):
+            raise ValueError(f"window counts the query's own key and is at least 1, got {self.window!r}")
+
     def _keep(self, name: str, dtype: torch.dtype, shape: tuple[int | None, ...]) -> None:
         value = getattr(self, name)
         if value is None:
             return
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        if kind not in ((torch.bool,) if dtype == torch.bool else INTEGERS):
+            raise ValueError(f"{name} wants a tensor of {'bool' if dtype == torch.bool else 'integers'}, got {kind}")
         fits = value.dim() == len(shape) and all(want in (None, got) for want, got in zip(shape, value.shape))
         if not fits:
             want = ", ".join("any" if size is None else str(size) for size in shape)

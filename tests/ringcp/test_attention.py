@@ -102,6 +102,18 @@ def test_results_keep_the_dtype_and_lse_is_fp32(dtype):
         torch.testing.assert_close(getattr(found, name).double(), truth[name], rtol=0, atol=32 * torch.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("kernel", ["torch-cpu", "eager"])
+def test_autocast_around_it_changes_no_bit(kernel):
+    mask, layout = ringcp.Mask(tokens=32), ringcp.make_layout("zigzag", 32, 1)
+    tensors = draw(mask, dtype=torch.float32)
+    plain = ring(*tensors, mask, layout, kernel=kernel)
+    local = [tensor.clone().requires_grad_() for tensor in tensors[:3]]
+    with torch.autocast("cpu", torch.bfloat16):
+        out, _ = ringcp.ring_attention(*local, mask=mask, layout=layout, kernel=kernel)
+        out.backward(tensors[3])
+    assert torch.equal(out, plain.out) and torch.equal(local[0].grad, plain.dq)
+
+
 def test_two_runs_give_the_same_bits():
     mask = ringcp.Mask(tokens=96, window=20)
     tensors = draw(mask, dtype=torch.float32)
@@ -117,6 +129,8 @@ def test_two_runs_give_the_same_bits():
     ({"layout": ringcp.make_layout("zigzag", 8, 2)}, "layout is for 2 ranks, the group has 1"),
     ({"layout": ringcp.make_layout("zigzag", 9, 1)}, "layout holds 9 tokens, mask 8"),
     ({"layout": "spiral"}, "unknown layout"),
+    ({"scale": float("nan")}, "scale is a finite number or None, got nan"),
+    ({"scale": "a"}, "scale is a finite number or None, got 'a'"),
     ({"kernel": "fa2"}, "kernel fa2 runs on cuda only, not on cpu"),
     ({"kernel": "magic"}, "unknown kernel 'magic': known are fa4, ffpa, fa2, torch-cpu, eager"),
 ])

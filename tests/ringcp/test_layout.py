@@ -51,3 +51,19 @@ def test_layouts_may_differ_by_batch_row():
 def test_an_unknown_layout_is_refused():
     with pytest.raises(ValueError, match="unknown layout 'spiral': known are contiguous, zigzag, striped"):
         ringcp.make_layout("spiral", 8, 2)
+
+
+@pytest.mark.parametrize("positions", [
+    (torch.tensor([0, 0, 1, 2]),), (torch.tensor([0, 1]), torch.tensor([3])), (torch.tensor([-5, 0, 1, 2, 3]),),
+    (torch.tensor([0, 1, 2, 4]),), (torch.tensor([[0, 1, 2, 3], [0, 1, 2, 2]]),),
+])
+def test_a_layout_that_misses_or_repeats_a_position_is_refused(positions):
+    with pytest.raises(ValueError, match=r"does not hold each position 0\.\.3 exactly once"):
+        ringcp.Layout("mine", 4, positions)
+
+
+def test_a_layout_of_fractions_and_one_for_no_rank_are_refused():
+    with pytest.raises(ValueError, match="wants an int64 tensor"):
+        ringcp.Layout("mine", 2, (torch.tensor([0.0, 1.0]),))
+    with pytest.raises(ValueError, match="at least one token and one rank, not 4 and 0"):
+        ringcp.make_layout("zigzag", 4, 0)

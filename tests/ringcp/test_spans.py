@@ -22,17 +22,25 @@ def test_spans_hold_exactly_the_allowed_keys(mask):
 
 @pytest.mark.parametrize(("fields", "line"), [
     ({"window": 0}, "window counts"),
+    ({"window": 2.5}, "window counts"),
+    ({"tokens": 0}, "tokens is a whole number from 1"),
+    ({"batch": -1}, "batch is a whole number from 1"),
+    ({"causal": "no"}, "causal is True or False"),
+    ({"documents": torch.full((1, 4), 0.5)}, "documents wants a tensor of integers, got torch.float32"),
+    ({"padding": torch.zeros(1, 4).long()}, "padding wants a tensor of bool"),
+    ({"documents": [[1, 1, 1, 1]]}, "documents wants a tensor of integers, got list"),
+    ({"token_types": torch.full((1, 4), 3)}, "token_types are 0 for text"),
     ({"window": 2, "window_rule": "symmetric"}, "needs causal=False"),
     ({"window_rule": "sideways"}, "window_rule is 'sideways'"),
     ({"documents": torch.ones(1, 5, dtype=torch.int64)}, r"documents has shape \[1, 5\]"),
     ({"token_regions": torch.zeros(1, 4, dtype=torch.int64)}, "come together"),
-    ({"token_regions": torch.tensor([[1, 0, 0, 0]]), "selected": torch.zeros(1, 1, 4, 1), "regions": 2}, "decrease"),
-    ({"token_regions": torch.zeros(1, 4), "selected": torch.full((1, 1, 4, 1), 3), "regions": 2}, "lie in 0..2"),
-    ({"token_regions": torch.zeros(1, 4), "selected": torch.tensor([[[[1, 0]] * 4]]), "regions": 2}, "sorted"),
+    ({"token_regions": torch.tensor([[1, 0, 0, 0]]), "selected": torch.zeros(1, 1, 4, 1).long(), "regions": 2}, "decrease"),
+    ({"token_regions": torch.zeros(1, 4).long(), "selected": torch.full((1, 1, 4, 1), 3), "regions": 2}, "lie in 0..2"),
+    ({"token_regions": torch.zeros(1, 4).long(), "selected": torch.tensor([[[[1, 0]] * 4]]), "regions": 2}, "sorted"),
 ])
 def test_a_bad_mask_is_refused_with_the_field_named(fields, line):
     with pytest.raises(ValueError, match=line):
-        ringcp.Mask(tokens=4, **fields)
+        ringcp.Mask(**({"tokens": 4} | fields))
 
 
 def test_a_mask_keeps_its_metadata_when_the_caller_refills_it():
