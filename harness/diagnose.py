@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -10,13 +11,14 @@ from torch import Tensor
 from cases.work import owners
 from harness import hypotheses
 from harness.attempt import Answer
-from harness.compare import Deviation, Verdict
+from harness.compare import REQUIREMENTS, Deviation, Verdict, compare
 from harness.entries import About, requirement
 from harness.hypotheses import Evidence, Guess, places
+from harness.hypotheses.evidence import Tensors
 from harness.problem import Problem
 
 LARGEST = 1 << 23
-SECONDS = 6.0
+SECONDS = 10.0
 ENOUGH, ALL = 0.5, 0.9999
 SAME = 0.05
 INFINITE = -1e3
@@ -28,56 +30,85 @@ def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Te
     if verdict.name != "FAIL":
         return None
     if verdict.breaches:
-        return about.breach(verdict)
+        return about.breach(verdict) | silent(verdict, answer, problem, layout)
     worst, failed = verdict.worst, tuple(deviation.tensor for deviation in verdict.deviations if deviation.failed)
-    evidence = Evidence(problem, answer.tensors, owners(layout, problem.rows), len(layout), failed)
-    guess, share = best(evidence)
-    headline, broken = plainly(worst, failed, problem), worst.requirement
-    if guess:
-        headline, broken = f"{guess.words} (explains {share * 100:.0f} % of the difference)", guess.requirement
-    elif problem.case.inputs.poison and "padded" in headline:
-        broken = "B5"
-    elif where := places.narrowest(evidence):
-        headline, broken = f"{headline}, only in {where.words}", where.requirement or broken
+    headline, broken = first_line(worst, evidence_of(answer, problem, layout, failed))
     return {"headline": headline, "requirement": requirement(broken), "expected": element(worst, worst.expected),
             "actual": f"{worst.actual:.6g}", "place": place(worst), "again": about.again()}
+
+
+def silent(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Tensor]) -> dict[str, Any]:
+    """Where nothing was sent (SPEC D9), the mistake that explains the numbers that came of it, if there is one."""
+    if not answer.tensors or any(breach.requirement != "D9" for breach in verdict.breaches):
+        return {}
+    numbers = compare(replace(answer, breaches=[]), problem, layout)
+    failed = tuple(deviation.tensor for deviation in numbers.deviations if deviation.failed)
+    guess, share = best(evidence_of(answer, problem, layout, failed)) if failed else (None, 0.0)
+    if guess is None:
+        return {}
+    said = f"{guess.words} (explains {share * 100:.0f} % of the difference); {verdict.breaches[0].headline}"
+    return {"headline": said, "requirement": requirement(guess.requirement)}
+
+
+def evidence_of(answer: Answer, problem: Problem, layout: list[Tensor], failed: tuple[str, ...]) -> Evidence:
+    return Evidence(problem, answer.tensors, owners(layout, problem.rows), len(layout), failed)
+
+
+def first_line(worst: Deviation, evidence: Evidence) -> tuple[str, str]:
+    """What is wrong in words, and the SPEC id that it breaks."""
+    guess, share = best(evidence)
+    if guess:
+        return f"{guess.words} (explains {share * 100:.0f} % of the difference)", guess.requirement
+    headline = plainly(worst, evidence.failed, evidence.problem)
+    if evidence.problem.case.inputs.poison and "padded" in headline:
+        return headline, "B5"
+    where = places.narrowest(evidence)
+    if where:
+        headline = f"{headline}, only in {where.words}"
+    elif worst.allowance and (bits := places.rounded(evidence)):
+        return f"{headline}: rounding of about {bits} bits", "B6"
+    exact = worst.requirement if worst.requirement not in REQUIREMENTS.values() else REQUIREMENTS[evidence.failed[0]]
+    return headline, where and where.requirement or exact
 
 
 def best(evidence: Evidence) -> tuple[Guess | None, float]:
     """The guess that explains most of every failed tensor, and how much; None below half or for large cases.
 
-    Of guesses that explain as much the earlier one in HYPOTHESES stands. Ends when one explains all, or after SECONDS.
+    Of guesses that explain as much the earlier one in HYPOTHESES stands. Ends when one explains all, or after SECONDS
+    of computing.
     """
     shape = evidence.problem.case.shape
     found: tuple[Guess | None, float] = None, ENOUGH
     if shape.batch * shape.heads * shape.tokens ** 2 > LARGEST:
         return found
-    end = time.monotonic() + SECONDS
+    end = time.thread_time() + SECONDS
     for hypothesis in hypotheses.HYPOTHESES:
         for guess in hypothesis(evidence):
             share = fit(guess, evidence)
             if share > found[1] + 1e-6:
                 found = guess, share
-            if found[1] > ALL or time.monotonic() > end:
+            if found[1] > ALL or time.thread_time() > end:
                 return found
     return found
 
 
 def fit(guess: Guess, evidence: Evidence) -> float:
     """How much of the worst explained tensor a guess explains; tensors that passed must stay as they are."""
-    share = min(explained(name, guess, evidence) for name in evidence.failed)
+    if any(explained(name, guess.first, evidence) <= ENOUGH for name in evidence.failed if name in guess.first):
+        return 0.0
+    share = min(explained(name, guess.predicted, evidence) for name in evidence.failed)
     for name in guess.predicted if share > ENOUGH else ():
         if name in evidence.actual and name not in evidence.failed and _apart(name, guess, evidence) > SAME:
             return 0.0
     return share
 
 
-def explained(name: str, guess: Guess, evidence: Evidence) -> float:
-    """1 - |actual - predicted| / |actual - truth|, in 2-norms; 0 for a tensor that the guess leaves alone."""
-    if name not in guess.predicted:
+def explained(name: str, predicted: Tensors, evidence: Evidence) -> float:
+    """1 - |actual - predicted| / |actual - truth|, in 2-norms; 0 for a tensor that a guess leaves alone."""
+    if name not in predicted:
         return 0.0
     true = getattr(evidence.problem.truth, name)
-    actual, true, predicted = (_judged(name, x, evidence) for x in (evidence.actual[name], true, guess.predicted[name]))
+    actual, true, predicted = (_judged(name, x, evidence) for x in (evidence.actual[name], true, predicted[name]))
     off, left = float((actual - true).norm()), float((actual - predicted).norm())
     return max(0.0, 1 - left / off) if math.isfinite(off) and off > 0 else 0.0
 

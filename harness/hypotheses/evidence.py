@@ -1,6 +1,6 @@
 """What a hypothesis may look at and what it says: tensors alone, and dense attention pair by pair to predict with."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,11 +18,19 @@ OWN = "own"
 
 @dataclass(frozen=True)
 class Guess:
-    """A mistake in words, the SPEC id it breaks, and what it would have answered (only the tensors it changes)."""
+    """A mistake in words, the SPEC id it breaks, and what it would have answered (only the tensors it changes).
+
+    `rest` makes tensors that are looked at only where the first ones fit.
+    """
 
     words: str
     requirement: str
-    predicted: Tensors
+    first: Tensors
+    rest: Callable[[], Tensors] | None = None
+
+    @cached_property
+    def predicted(self) -> Tensors:
+        return self.first | (self.rest() if self.rest else {})
 
 
 @dataclass(frozen=True)
@@ -131,9 +139,17 @@ class Evidence:
     def grouped(self, x: Tensor) -> Tensor:
         return x.unflatten(1, (-1, self.heads)).sum(2)
 
-    def answer(self, allowed: Tensor | None = None, scale: float | None = None, bias: Tensor | None = None) -> Tensors:
-        """All five tensors of attention over other pairs, with another scale or biased scores."""
+    def attended(self, words: str, requirement: str, allowed: Tensor | None = None, scale: float | None = None,
+                 bias: Tensor | None = None) -> Guess:
+        """The guess of attention over other pairs, with another scale or biased scores; gradients where some failed."""
         weights, lse = self.weights(self.allowed if allowed is None else allowed, scale, bias)
+        out = weights @ self.v
+        rest = (lambda: self.grads(weights, self.dscores(weights, out), scale)) if self.backward_failed else None
+        return Guess(words, requirement, {"out": out, "lse": lse}, rest)
+
+    def answer(self, allowed: Tensor | None = None, scale: float | None = None) -> Tensors:
+        """All five tensors of attention over other pairs or with another scale."""
+        weights, lse = self.weights(self.allowed if allowed is None else allowed, scale)
         out = weights @ self.v
         return {"out": out, "lse": lse, **self.grads(weights, self.dscores(weights, out), scale)}
 
@@ -144,13 +160,20 @@ class Evidence:
         weights = (scores - lse.masked_fill(lse.isinf(), 0)[..., None]).exp()
         return self.grads(weights, self.dscores(weights, self.problem.truth.out))
 
+    def after(self, words: str, requirement: str, out: Tensor, lse: Tensor) -> Iterator[Guess]:
+        """The guess that the forward ends with this, and the backward begins with it."""
+        def rest() -> Tensors:
+            finite = lse.masked_fill(lse.isinf() | lse.isnan(), 0)[..., None]
+            weights = (self.scores * self.scale - finite).masked_fill(~self.allowed, -torch.inf).exp()
+            return self.grads(weights, self.dscores(weights, out))
+
+        yield Guess(words, requirement, {"out": out, "lse": lse}, rest if self.backward_failed else None)
+
     def over(self, words: str, requirement: str, allowed: Tensor, bias: Tensor | None = None) -> Iterator[Guess]:
         """The guess that other pairs are attended: in both directions, or in the one that failed."""
         if bias is None and torch.equal(allowed, self.allowed):
             return
         if self.forward_failed:
-            found = self.answer(allowed, bias=bias)
-            names = FORWARD + BACKWARD if self.backward_failed else FORWARD
-            yield Guess(words, requirement, {name: found[name] for name in names})
+            yield self.attended(words, requirement, allowed, bias=bias)
         elif bias is None:
             yield Guess(f"in the backward, {words}", requirement, self.backward(allowed))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from harness.hypotheses.evidence import Evidence, Guess
+from harness.hypotheses.evidence import Evidence, Guess, Tensors
 
 
 def local_only(evidence: Evidence) -> Iterator[Guess]:
@@ -18,9 +18,12 @@ def hop_missing(evidence: Evidence) -> Iterator[Guess]:
     world = evidence.world
     for hop in range(world if world > 1 else 0):
         words = f"the keys of hop {hop} are missing" if hop else "a rank's own keys are missing"
-        yield from evidence.over(words, "B1", evidence.allowed & (evidence.apart != hop))
+        yield from evidence.over(words, "D1", evidence.allowed & (evidence.apart != hop))
     for hop in range(2, world):
-        yield from evidence.over(f"hops from {hop} on are missing", "B1", evidence.allowed & (evidence.apart < hop))
+        yield from evidence.over(f"hops from {hop} on are missing", "D1", evidence.allowed & (evidence.apart < hop))
+    order = (evidence.owner[:, :, None] - evidence.owner[:, None])[:, None]
+    for words, kept in (("earlier", order >= 0), ("later", order <= 0)) if world > 1 else ():
+        yield from evidence.over(f"only keys of {words} ranks are seen", "D1", evidence.allowed & kept)
 
 
 def rank_missing(evidence: Evidence) -> Iterator[Guess]:
@@ -28,10 +31,13 @@ def rank_missing(evidence: Evidence) -> Iterator[Guess]:
         return
     for rank in range(evidence.world):
         keys = (evidence.owner == rank)[:, None, None]
-        yield from evidence.over(f"the keys of rank {rank} are missing", "B1", evidence.allowed & ~keys)
+        yield from evidence.over(f"the keys of rank {rank} are missing", "D1", evidence.allowed & ~keys)
+        remote, hearing = evidence.apart != 0, (evidence.owner == rank)[:, None, :, None]
+        yield from evidence.over(f"nobody else sees the keys of rank {rank}", "D1", evidence.allowed & ~(keys & remote))
+        yield from evidence.over(f"rank {rank} sees no keys of others", "D1", evidence.allowed & ~(hearing & remote))
         for other in range(evidence.world):
             pairs = keys & (evidence.owner == other)[:, None, :, None]
-            yield from evidence.over(f"rank {other} misses the keys of rank {rank}", "B1", evidence.allowed & ~pairs)
+            yield from evidence.over(f"rank {other} misses the keys of rank {rank}", "D1", evidence.allowed & ~pairs)
 
 
 def edge_missing(evidence: Evidence) -> Iterator[Guess]:
@@ -44,10 +50,10 @@ def edge_missing(evidence: Evidence) -> Iterator[Guess]:
              "the first key of every shard is left out": local == 0, "the last key of the row is left out": last_of_row,
              "an odd key at the end of every shard is left out": (local == length - 1) & (length % 2 == 1)}
     for words, edge in edges.items():
-        yield from evidence.over(words, "B1", evidence.allowed & ~edge[:, None, None])
+        yield from evidence.over(words, "D1", evidence.allowed & ~edge[:, None, None])
         if evidence.world > 1:
             remote = edge[:, None, None] & (evidence.apart != 0)
-            yield from evidence.over(f"{words}, on other ranks", "B1", evidence.allowed & ~remote)
+            yield from evidence.over(f"{words}, on other ranks", "D1", evidence.allowed & ~remote)
 
 
 def counted_twice(evidence: Evidence) -> Iterator[Guess]:
@@ -58,16 +64,26 @@ def counted_twice(evidence: Evidence) -> Iterator[Guess]:
 
 
 def wrong_chunk(evidence: Evidence) -> Iterator[Guess]:
-    """Each hop's keys, or only its values, are those of another rank."""
+    """What arrives from other ranks is something else: another rank's, another slot's, or nothing yet."""
     if evidence.world == 1 or not evidence.forward_failed:
         return
-    for what in ("keys and values", "keys", "values"):
-        for shift, source in ((1, "the next rank"), (-1, "the previous rank")):
-            found = _attend(evidence, *(_moved(evidence, shift) if name in what else None
-                                        for name in ("keys", "values")))
-            yield Guess(f"{what} of a hop are those of {source}", "B1", found)
-    found = _attend(evidence, *(_own(evidence),) * 2)
-    yield Guess("every hop reads the keys and values of the first one again", "B1", found)
+    own = torch.arange(evidence.owner.shape[1]).expand_as(evidence.apart[:, 0])
+    lists = _arrivals(evidence)
+    maps = {"those of the next rank": _moved(evidence, 1), "those of the previous rank": _moved(evidence, -1),
+            "those of the first hop again": _own(evidence),
+            "one slot late": _slots(own, lists, lambda keys: keys.roll(1)),
+            "one slot early": _slots(own, lists, lambda keys: keys.roll(-1)),
+            "in reverse": _slots(own, lists, lambda keys: keys.flip(0))}
+    for hop in range(1, evidence.world):
+        maps[f"zeros in hop {hop}"] = own.masked_fill(evidence.apart[:, 0] == hop, -1)
+    maps["zeros"] = own.masked_fill(evidence.apart[:, 0] != 0, -1)
+    for words, place in maps.items():
+        for what, keys, values in (("keys and values", place, place), ("keys", place, own), ("values", own, place)):
+            yield _attend(evidence, f"{what} that arrive are {words}", keys, values)
+    last = own.new_zeros(evidence.allowed.shape[0], 1, *evidence.allowed.shape[2:], dtype=torch.bool)
+    for batch, queries, keys in lists:
+        last[batch, 0, queries[:, None], keys[-1:]] = True
+    yield from evidence.over("the last key that arrives in a hop is left out", "D1", evidence.allowed & ~last)
 
 
 def merged_wrongly(evidence: Evidence) -> Iterator[Guess]:
@@ -76,26 +92,30 @@ def merged_wrongly(evidence: Evidence) -> Iterator[Guess]:
         return
     outs, lses = _parts(evidence)
     total, live = lses.logsumexp(0), lses > -torch.inf
-    share = (lses - total.masked_fill(total.isinf(), 0)).exp()
-    count = live.sum(0).clamp(min=1)[..., None]
-    peak = lses.amax(0)
-    base_two = torch.where(live, (lses - peak.masked_fill(peak.isinf(), 0)).double(), -torch.inf)
-    binary = torch.pow(2.0, base_two)
+    anchor = total.masked_fill(total.isinf(), 0)
+    share, peak = (lses - anchor).exp(), lses.amax(0)
+    count, finite = live.sum(0).clamp(min=1)[..., None], lses.masked_fill(~live, 0)
+    binary = torch.where(live, torch.pow(2.0, lses - peak.masked_fill(peak.isinf(), 0)), 0.0)
     binary = binary / binary.sum(0).clamp(min=1e-300)
     exact = (outs * share[..., None]).sum(0)
+    first = share[:, :, :1].expand_as(share)
+    winner = torch.nn.functional.one_hot(lses.argmax(0), len(lses)).movedim(-1, 0).to(outs)
     sums = {"parts are averaged, not weighted by lse": (outs.sum(0) / count, total),
             "parts are added, not weighted by lse": (outs.sum(0), total),
             "parts are averaged over all ranks": (outs.mean(0), total),
-            "lse is the largest part's, its log1p term is dropped": (exact, peak),
-            "lse of parts are added": (exact, lses.masked_fill(~live, 0).sum(0)),
-            "lse is averaged over parts": (exact, lses.masked_fill(~live, 0).sum(0) / count[..., 0]),
-            "parts are weighted by powers of two": ((outs * binary[..., None]).sum(0), total)}
+            "parts are weighted by powers of two": ((outs * binary[..., None]).sum(0), total),
+            "parts are weighted by the first head's lse": ((outs * first[..., None]).sum(0), total),
+            "only the part of the largest lse is kept": ((outs * winner[..., None]).sum(0), total)}
+    lse_sums = {"lse is the largest part's, its log1p term is dropped": peak, "lse of parts are added": finite.sum(0),
+                "lse is averaged over parts": finite.sum(0) / count[..., 0]}
     for words, (out, lse) in sums.items():
-        yield Guess(words, "B1", {"out": out, "lse": lse.masked_fill(total.isinf(), -torch.inf)})
+        yield from evidence.after(words, "B1", out, lse)
+    for words, lse in lse_sums.items():
+        yield from evidence.after(words, "B2", exact, lse.masked_fill(total.isinf(), -torch.inf))
     for hop in range(evidence.world):
-        yield Guess(f"only hop {hop} is kept", "B1", {"out": outs[hop], "lse": lses[hop]})
-        yield Guess(f"lse is that of hop {hop} alone", "B2", {"lse": lses[hop]})
-        yield Guess(f"out is that of hop {hop} alone", "B1", {"out": outs[hop]})
+        yield from evidence.after(f"only hop {hop} is kept", "B1", outs[hop], lses[hop])
+        yield from evidence.after(f"lse is that of hop {hop} alone", "B2", exact, lses[hop])
+        yield from evidence.after(f"out is that of hop {hop} alone", "B1", outs[hop], total)
 
 
 HYPOTHESES = (local_only, hop_missing, rank_missing, edge_missing, counted_twice, wrong_chunk, merged_wrongly)
@@ -105,6 +125,26 @@ def _parts(evidence: Evidence) -> tuple[Tensor, Tensor]:
     """out `[W, B, Hq, S, Dv]` and lse `[W, B, Hq, S]` of each hop's keys alone."""
     parts = [evidence.weights(evidence.allowed & (evidence.apart == hop)) for hop in range(evidence.world)]
     return torch.stack([weights @ evidence.v for weights, _ in parts]), torch.stack([lse for _, lse in parts])
+
+
+def _arrivals(evidence: Evidence) -> list[tuple[int, Tensor, Tensor]]:
+    """(batch row, queries of a rank, keys of another rank that some of them may see), where there are any."""
+    found, seen = [], evidence.allowed.any(1)
+    for batch in range(seen.shape[0]):
+        held = [(evidence.owner[batch] == rank).nonzero()[:, 0] for rank in range(evidence.world)]
+        for one in range(evidence.world):
+            for other in range(evidence.world):
+                keys = held[other][seen[:, held[one]][:, :, held[other]].flatten(0, 1).any(0)]
+                if one != other and len(keys):
+                    found.append((batch, held[one], keys))
+    return found
+
+
+def _slots(own: Tensor, lists: list[tuple[int, Tensor, Tensor]], change) -> Tensor:
+    place = own.clone()
+    for batch, queries, keys in lists:
+        place[batch, queries[:, None], keys] = change(keys)
+    return place
 
 
 def _moved(evidence: Evidence, shift: int) -> Tensor:
@@ -132,16 +172,26 @@ def _places(evidence: Evidence) -> Tensor:
     return torch.stack(filled)
 
 
-def _attend(evidence: Evidence, keys: Tensor | None, values: Tensor | None) -> dict[str, Tensor]:
-    """out and lse when pair (i, j) reads the key of token keys[b, i, j] and the value of values[b, i, j]."""
-    scores = evidence.scores
-    heads = scores.shape[1]
-    if keys is not None:
-        scores = scores.gather(-1, keys[:, None].expand(-1, heads, -1, -1))
-    scores = (scores * evidence.scale).masked_fill(~evidence.allowed, -torch.inf)
+def _attend(evidence: Evidence, words: str, keys: Tensor, values: Tensor) -> Guess:
+    """Pair (i, j) reads the key of token keys[b, i, j] and the value of values[b, i, j], zeros where that is -1; what
+    it gives goes to the owner of j all the same."""
+    allowed, heads = evidence.allowed, evidence.scores.shape[1]
+    k_at, v_at = (x[:, None].expand(-1, heads, -1, -1) for x in (keys, values))
+
+    def read(x: Tensor, at: Tensor) -> Tensor:
+        return x.gather(-1, at.clamp(min=0)).masked_fill(at < 0, 0)
+
+    def put(x: Tensor, at: Tensor) -> Tensor:
+        return torch.zeros_like(x).scatter_add_(-1, at.clamp(min=0), x.masked_fill(at < 0, 0))
+
+    scores = (read(evidence.scores, k_at) * evidence.scale).masked_fill(~allowed, -torch.inf)
     lse = scores.logsumexp(-1)
     weights = (scores - lse.masked_fill(lse.isinf(), 0)[..., None]).exp()
-    if values is not None:
-        index = values[:, None].expand(-1, heads, -1, -1)
-        weights = torch.zeros_like(weights).scatter_add_(-1, index, weights)
-    return {"out": weights @ evidence.v, "lse": lse}
+    out = put(weights, v_at) @ evidence.v
+
+    def rest() -> Tensors:
+        dweights = read(evidence.dout @ evidence.v.mT, v_at)
+        dscores = weights * (dweights - (out * evidence.dout).sum(-1, keepdim=True))
+        return evidence.grads(weights, dscores) | {"dq": evidence.scale * put(dscores, k_at) @ evidence.k}
+
+    return Guess(words, "D1", {"out": out, "lse": lse}, rest if evidence.backward_failed else None)

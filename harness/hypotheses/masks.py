@@ -188,6 +188,11 @@ def regions_misread(evidence: Evidence) -> Iterator[Guess]:
     }
     for words, other in changed.items():
         yield from evidence.over(words, "A6", evidence.pairs(mask, replace(rows, selected=other)))
+    for by, words in ((1, "late"), (-1, "early")):
+        moved = rows.token_regions.roll(by, 1)
+        moved[:, 0 if by > 0 else -1] = rows.token_regions[:, 0 if by > 0 else -1]
+        yield from evidence.over(f"regions begin one token {words}", "A6",
+                                 evidence.pairs(mask, replace(rows, token_regions=moved)))
     size = max(1, -(-rows.tokens // max(1, rows.regions)))
     even = (torch.arange(rows.tokens) // size).expand_as(rows.token_regions)
     yield from evidence.over("regions are taken to be of one size", "A6",
@@ -209,8 +214,9 @@ def row_mixed(evidence: Evidence) -> Iterator[Guess]:
                                  evidence.allowed[:1].expand_as(evidence.allowed))
 
 
-HYPOTHESES = (refilled, rule_ignored, window_shifted, other_variant, documents_without_padding, padding_misread,
-              documents_misread, causal_misread, window_misread, vision_misread, regions_misread, row_mixed)
+HYPOTHESES = (rule_ignored, window_shifted, other_variant, documents_without_padding, padding_misread,
+              documents_misread, causal_misread, window_misread, vision_misread, regions_misread, row_mixed,
+              refilled)
 
 
 def _named(evidence: Evidence, name: str) -> Iterator[Rule]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from harness.hypotheses.evidence import BACKWARD, FORWARD, Evidence, Guess
+from harness.hypotheses.evidence import BACKWARD, FORWARD, Evidence, Guess, Tensors
+from harness.hypotheses.layouts import Numbered, exchanged
 
 
 def scale(evidence: Evidence) -> Iterator[Guess]:
@@ -22,9 +23,7 @@ def scale(evidence: Evidence) -> Iterator[Guess]:
                   "a scale of 0 is taken for none": default if given == 0 else given} | others
     for words, other in others.items():
         if other != evidence.scale and evidence.forward_failed:
-            found = evidence.answer(scale=other)
-            names = FORWARD + BACKWARD if evidence.backward_failed else FORWARD
-            yield Guess(words, "A9", {name: found[name] for name in names})
+            yield evidence.attended(words, "A9", scale=other)
         elif other != evidence.scale and evidence.scale:
             rate = other / evidence.scale
             truth = evidence.problem.truth
@@ -49,7 +48,7 @@ def heads_misread(evidence: Evidence) -> Iterator[Guess]:
 
 
 def _with_heads(evidence: Evidence, words: str, group: Tensor) -> Iterator[Guess]:
-    clean = evidence.problem.clean
+    clean, own = evidence.problem.clean, torch.arange(len(group)) // evidence.heads
     k, v = (x.double()[:, group] for x in (clean.k, clean.v))
     allowed = evidence.allowed[:, group * evidence.heads]
     for said, keys, values in ((words, k, v), (f"{words}, for values only", evidence.k, v),
@@ -58,13 +57,39 @@ def _with_heads(evidence: Evidence, words: str, group: Tensor) -> Iterator[Guess
         lse = scores.logsumexp(-1)
         weights = (scores - lse.masked_fill(lse.isinf(), 0)[..., None]).exp()
         out = weights @ values
-        if not evidence.backward_failed:
-            yield Guess(said, "A8", {"out": out, "lse": lse} if keys is k else {"out": out})
-            continue
-        delta = (out * evidence.dout).sum(-1, keepdim=True)
-        dscores = weights * (evidence.dout @ values.mT - delta) * evidence.scale
-        sums = [_summed(x, group, clean.k.shape[1]) for x in (dscores.mT @ evidence.q, weights.mT @ evidence.dout)]
-        yield Guess(said, "A8", {"out": out, "lse": lse, "dq": dscores @ keys, "dk": sums[0], "dv": sums[1]})
+
+        def rest(weights=weights, out=out, keys=keys, values=values) -> Tensors:
+            delta = (out * evidence.dout).sum(-1, keepdim=True)
+            dscores = weights * (evidence.dout @ values.mT - delta) * evidence.scale
+            of_keys, of_values = (group if other is x else own for other, x in ((keys, k), (values, v)))
+            return {"dq": dscores @ keys, "dk": _summed(dscores.mT @ evidence.q, of_keys, clean.k.shape[1]),
+                    "dv": _summed(weights.mT @ evidence.dout, of_values, clean.k.shape[1])}
+
+        yield Guess(said, "A8", {"out": out, "lse": lse} if keys is k or evidence.backward_failed else {"out": out},
+                    rest if evidence.backward_failed else None)
+
+
+def arriving_heads(evidence: Evidence) -> Iterator[Guess]:
+    """Heads are mixed up only in what comes from other ranks."""
+    shape = evidence.problem.case.shape
+    if evidence.world == 1 or shape.kv_heads == 1 or not evidence.forward_failed:
+        return
+    own, remote = torch.arange(shape.heads) // evidence.heads, evidence.apart != 0
+    clean = evidence.problem.clean
+    for words, group in (("in reverse", shape.kv_heads - 1 - own), ("all the first", torch.zeros_like(own)),
+                         ("one too far", (own + 1) % shape.kv_heads)):
+        k, v = (x.double()[:, group] for x in (clean.k, clean.v))
+        scores = torch.where(remote, evidence.q @ k.mT, evidence.scores) * evidence.scale
+        scores = scores.masked_fill(~evidence.allowed, -torch.inf)
+        lse = scores.logsumexp(-1)
+        weights = (scores - lse.masked_fill(lse.isinf(), 0)[..., None]).exp()
+        out = (weights * ~remote) @ evidence.v + (weights * remote) @ v
+        dweights = torch.where(remote, evidence.dout @ v.mT, evidence.dout @ evidence.v.mT)
+        dscores = weights * (dweights - (out * evidence.dout).sum(-1, keepdim=True))
+        dq = evidence.scale * ((dscores * ~remote) @ evidence.k + (dscores * remote) @ k)
+        found = {"out": out, "lse": lse, **evidence.grads(weights, dscores), "dq": dq}
+        names = FORWARD + BACKWARD if evidence.backward_failed else FORWARD
+        yield Guess(f"key/value heads that arrive are {words}", "A8", {name: found[name] for name in names})
 
 
 def _summed(x: Tensor, group: Tensor, groups: int) -> Tensor:
@@ -99,8 +124,15 @@ def lse_misread(evidence: Evidence) -> Iterator[Guess]:
               "lse lacks the largest score": lse - peak.masked_fill(peak.isinf(), 0),
               "lse is the largest score": peak, "lse is a sum, not its log": lse.exp(), "lse is of unscaled scores":
               unscaled, "lse is multiplied by the scale": lse * evidence.scale, "lse is negated": -lse}
+    others["lse is read with heads and tokens exchanged"] = exchanged(evidence, lse)
+    shift = (evidence.actual["lse"].double() - lse)[lse.isfinite()] if "lse" in evidence.actual else lse.new_zeros(0)
+    if shift.numel() and bool(shift.isfinite().all()):
+        others[f"lse is {float(shift.median()):.4g} too large"] = lse + shift.median()
     for words, other in others.items():
+        other = other.masked_fill(lse.isinf(), -torch.inf)
         yield Guess(words, "B2", {"lse": other})
+        if evidence.backward_failed:
+            yield from evidence.after(f"{words}, in the backward too", "B2", evidence.problem.truth.out, other)
 
 
 def dead_rows(evidence: Evidence) -> Iterator[Guess]:
@@ -151,19 +183,36 @@ def values_taken_for_keys(evidence: Evidence) -> Iterator[Guess]:
     if shape.head_dim == shape.v_dim:
         yield Guess("dk and dv are exchanged", "B4", {"dk": truth.dv, "dv": truth.dk})
         clean = evidence.problem.clean
-        swapped = replace(evidence, problem=_Swapped(evidence.problem, replace(clean, k=clean.v, v=clean.k)))
+        swapped = replace(evidence, problem=Numbered(evidence.problem, replace(clean, k=clean.v, v=clean.k)))
         yield Guess("keys and values are exchanged", "B1", swapped.answer())
-        same = replace(evidence, problem=_Swapped(evidence.problem, replace(clean, v=clean.k)))
+        same = replace(evidence, problem=Numbered(evidence.problem, replace(clean, v=clean.k)))
         yield Guess("keys are taken for values", "B1", same.answer())
-        same = replace(evidence, problem=_Swapped(evidence.problem, replace(clean, k=clean.v)))
+        same = replace(evidence, problem=Numbered(evidence.problem, replace(clean, k=clean.v)))
         yield Guess("values are taken for keys", "B1", same.answer())
 
 
-class _Swapped:
-    """A problem with other numbers and the same mask."""
+def scale_fitted(evidence: Evidence) -> Iterator[Guess]:
+    """The scale that fits lse best, by a search that halves its steps."""
+    if "lse" not in evidence.failed or not evidence.scale:
+        return
+    lse = evidence.actual["lse"].double()
+    finite = lse.isfinite() & evidence.problem.truth.lse.isfinite()
+    if not bool(finite.any()):
+        return
 
-    def __init__(self, problem, clean):
-        self.case, self.mask, self.rows, self.clean = problem.case, problem.mask, problem.rows, clean
+    def off(factor: float) -> float:
+        found = evidence.weights(evidence.allowed, evidence.scale * factor)[1]
+        return float((found - lse)[finite].square().mean())
+
+    best = min((2.0 ** (power / 2) for power in range(-8, 9)), key=off)
+    step = 1.5
+    for _ in range(24):
+        best = min((best / step, best, best * step), key=off)
+        step = step ** 0.6
+    if abs(best - 1) > 1e-6:
+        yield evidence.attended(f"the scale is {evidence.scale * best:.6g}, not {evidence.scale:.6g}", "A9",
+                                scale=evidence.scale * best)
 
 
-HYPOTHESES = (lse_misread, dead_rows, factor, scale, heads_misread, group_not_summed, values_taken_for_keys)
+HYPOTHESES = (lse_misread, dead_rows, factor, scale, scale_fitted, heads_misread, arriving_heads,
+              group_not_summed, values_taken_for_keys)
