@@ -120,7 +120,8 @@ KNOWN = {"ring": "harness.adapters.ring:Ring", "dense": "harness.adapters.dense:
 
 
 def load(spec: str) -> Implementation:
-    """The implementation named in KNOWN, by "ring:KERNEL", "sabotage:NAME" or "package.module:name".
+    """The implementation named in KNOWN, by "ring:KERNEL", "sabotage:NAME", "mutant:MODULE/NUMBER" or
+    "package.module:name".
 
     Raises ValueError with one clear line when there is none.
     """
@@ -132,6 +133,10 @@ def load(spec: str) -> Implementation:
         from harness.sabotage import faults
 
         return faults.load(name)
+    if module_name == "mutant":
+        from harness.sabotage import mutants
+
+        return mutants.load(name)
     if module_name in KNOWN:
         made = load(module_name)
         if name not in made.kernels:

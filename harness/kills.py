@@ -52,16 +52,34 @@ def plain(case: Case) -> bool:
     return (case.course, case.topology) == (Course(), Topology()) and not case.refused
 
 
-@dataclass
-class Found:
-    """What became of one fault or mutant.
+@dataclass(frozen=True)
+class Subject:
+    """What is to be killed: a fault of a class, or a mutant of a module.
 
-    verdicts  of the trials that were made, in their order, by name
-    killer    the ask that failed it, None when it survives
-    said      the first line of its failure, in words
+    first    the ask that is known to kill it, by name
+    crashes  whether an ERROR kills as well: a mutant that raises is found, a fault has to give a wrong answer
+    detail   what a mutant changes
     """
 
     name: str
+    group: str
+    spec: str
+    breaks: tuple[str, ...] = ()
+    first: str | None = None
+    crashes: bool = False
+    detail: str = ""
+
+
+@dataclass
+class Found:
+    """What became of one subject.
+
+    verdicts  of the trials that were made, in their order, by name
+    killer    the ask that killed it, None when it survives
+    said      the first line of its failure, in words
+    """
+
+    subject: Subject
     verdicts: dict[str, str] = field(default_factory=dict)
     killer: Ask | None = None
     said: str = ""
@@ -105,29 +123,28 @@ class Bench:
         verdict = self.trial(ask, spec)["verdict"]
         return "BOTH" if verdict == "FAIL" and not self.passes(ask) else verdict
 
-    def hunt(self, name: str, spec: str, ordered: Iterable[Ask], errors: int = 1 << 30) -> Found:
-        """Tries asks in their order until one kills; gives up after so many errors."""
-        found = Found(name)
+    def hunt(self, subject: Subject, ordered: Iterable[Ask]) -> Found:
+        """Tries asks in their order until one kills."""
+        found = Found(subject)
         for ask in ordered:
-            verdict = self.verdict(ask, spec)
+            verdict = self.verdict(ask, subject.spec)
             found.verdicts[ask.name] = verdict
-            if verdict == "FAIL":
+            if verdict == "FAIL" or verdict == "ERROR" and subject.crashes:
                 found.killer = ask
                 self.kills[ask.name] += 1
                 break
-            if list(found.verdicts.values()).count("ERROR") >= errors:
-                break
         return found
 
-    def ordered(self, asked: Iterable[Ask], breaks: Iterable[str], first: str | None = None) -> list[Ask]:
-        """`first` (a name) before all, then asks that test what is broken, killers before others, cheap ones first;
-        rows of a few tokens come late, since their failures say little."""
-        special = set(breaks) - EVERYWHERE
+    def ordered(self, asked: Iterable[Ask], subject: Subject) -> list[Ask]:
+        """The one that is known to kill before all, then those that test what is broken and little else, killers before
+        others, cheap ones first; rows of a few tokens come late, since their failures say little."""
+        special = set(subject.breaks) - EVERYWHERE
 
         def key(ask: Ask) -> tuple:
             tested = {*ask.case.requirements, *(("D5",) if ask.timed else ())}
             few = ask.case.shape.tokens < 64
-            return ask.name != first, -len(special & tested), -self.kills[ask.name], few, ask.cost
+            beside = len(tested - special - EVERYWHERE) if special else 0
+            return ask.name != subject.first, -len(special & tested), beside, -self.kills[ask.name], few, ask.cost
 
         return sorted(asked, key=key)
 
@@ -141,7 +158,8 @@ class Bench:
 
 def cover(found: Iterable[Found]) -> list[str]:
     """Few asks that kill all that were killed, chosen greedily by how many of the rest each kills."""
-    killers = {one.name: {name for name, verdict in one.verdicts.items() if verdict == "FAIL"}
+    deadly = {False: ("FAIL",), True: ("FAIL", "ERROR")}
+    killers = {one.subject: {name for name, verdict in one.verdicts.items() if verdict in deadly[one.subject.crashes]}
                for one in found if one.killed}
     chosen = []
     while killers:

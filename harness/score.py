@@ -9,8 +9,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from harness import kills, scorecard
-from harness.kills import Ask, Bench, Found
-from harness.sabotage import faults, shown
+from harness.kills import Ask, Bench, Found, Subject
 from harness.scoring import Settings, parse
 
 PASSED, FAILED, USAGE = 0, 1, 2
@@ -38,54 +37,45 @@ def main(argv: list[str] | None = None) -> int:
 def score(settings: Settings) -> int:
     """Runs and prints a whole score."""
     started = time.perf_counter()
-    plan = Plan(tuple(kills.asks(settings.chosen())), settings)
+    plan, subjects = Plan(tuple(kills.asks(settings.chosen())), settings), settings.subjects()
     card = scorecard.Scorecard(settings, plan.asked, sys.stdout)
-    card.header()
+    card.header(len(subjects))
     found = []
-    for one in hunted(settings.names(), plan):
+    for one in hunted(subjects, plan):
         found.append(one)
         card.row(one)
     card.end(found, time.perf_counter() - started, tier_seconds(plan) if settings.tier else None)
-    return PASSED if all(one.killed for one in found) else FAILED
+    return PASSED if all(one.killed or scorecard.excused(one) for one in found) else FAILED
 
 
-def hunted(names: list[str], plan: Plan) -> Iterator[Found]:
-    """Every fault as it is found, by one process or several."""
+def hunted(subjects: list[Subject], plan: Plan) -> Iterator[Found]:
+    """Every subject as it is found, by one process or several."""
     if plan.settings.jobs == 1:
-        bench = Bench()
+        bench = Bench(plan.settings.limit)
         try:
-            yield from (hunt(name, plan, bench) for name in names)
+            yield from (hunt(subject, plan, bench) for subject in subjects)
         finally:
             bench.close()
         return
     with ProcessPoolExecutor(plan.settings.jobs, get_context("spawn"), _begin, (plan,)) as workers:
-        yield from workers.map(_one, names)
+        yield from workers.map(_one, subjects)
 
 
-def hunt(name: str, plan: Plan, bench: Bench) -> Found:
-    """One fault against the plan's cases, with the first line of what killed it."""
+def hunt(subject: Subject, plan: Plan, bench: Bench) -> Found:
+    """One subject against the plan's cases, with the first line of what killed it."""
     started = time.perf_counter()
-    kind = faults.FAULTS[name]
-    order = bench.ordered(plan.asked, kind.breaks, shown.case_of(name))
-    if plan.settings.smallest:
-        order = sorted(plan.asked, key=lambda ask: ask.cost)
-    spec = f"sabotage:{name}"
-    found = bench.hunt(name, spec, order)
+    by_cost = sorted(plan.asked, key=lambda ask: ask.cost) if plan.settings.smallest else None
+    found = bench.hunt(subject, by_cost or bench.ordered(plan.asked, subject))
     if found.killer:
-        record = bench.trial(found.killer, spec, "dense")
-        found.said = (record["diagnosis"] or {}).get("headline", "")
+        record = bench.trial(found.killer, subject.spec, "verdict" if subject.crashes else "dense")
+        found.said = (record["diagnosis"] or {}).get("headline", record["reason"])
     if plan.settings.matrix:
-        _rest(found, spec, plan, bench)
+        for ask in plan.asked:
+            if ask.name not in found.verdicts:
+                found.verdicts[ask.name] = bench.verdict(ask, subject.spec)
     found.seconds = time.perf_counter() - started
     bench.forget()
     return found
-
-
-def _rest(found: Found, spec: str, plan: Plan, bench: Bench) -> None:
-    """The verdicts of all cases that were not needed."""
-    for ask in plan.asked:
-        if ask.name not in found.verdicts:
-            found.verdicts[ask.name] = bench.verdict(ask, spec)
 
 
 def tier_seconds(plan: Plan) -> float:
@@ -104,11 +94,11 @@ _work: dict[str, Any] = {}
 
 
 def _begin(plan: Plan) -> None:
-    _work.update(plan=plan, bench=Bench())
+    _work.update(plan=plan, bench=Bench(plan.settings.limit))
 
 
-def _one(name: str) -> Found:
-    return hunt(name, _work["plan"], _work["bench"])
+def _one(subject: Subject) -> Found:
+    return hunt(subject, _work["plan"], _work["bench"])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any, TextIO
 
 from harness.kills import Ask, Found, cover
-from harness.sabotage import faults
+from harness.sabotage import equivalents
 from harness.sabotage.words import names
 from harness.scoring import Settings
 
@@ -20,17 +20,18 @@ class Scorecard:
     def __init__(self, settings: Settings, asked: Sequence[Ask], out: TextIO):
         self.settings, self.asked, self.out = settings, asked, out
 
-    def header(self) -> None:
+    def header(self, subjects: int) -> None:
         worlds = ",".join(map(str, sorted({ask.case.world for ask in self.asked})))
         cases = len({ask.case.id for ask in self.asked})
-        self.note(f"ringcheck score  {len(self.settings.names())} faults  {cases} cases of "
+        what = "mutants" if self.settings.mutants else "faults"
+        self.note(f"ringcheck score  {subjects} {what}  {cases} cases of "
                   f"{' '.join(self.settings.cases)}  {len(self.asked) - cases} of them timed as well  ranks {worlds}")
         self.note(f"{'fault':38} {'class':10} {'killed by':44} {'tried':>5}  first line")
 
     def row(self, one: Found) -> None:
-        group = faults.GROUPS[one.name]
         killer = one.killer.name if one.killer else "- only errors" if one.broken else "- survives"
-        self.say(f"{one.name:40} {group:10} {killer:44} {len(one.verdicts):5}  {one.said}")
+        said = one.subject.detail or one.said
+        self.say(f"{one.subject.name:40} {one.subject.group:10} {killer:44} {len(one.verdicts):5}  {said}")
 
     def end(self, found: list[Found], seconds: float, tier_seconds: float | None) -> None:
         """All that follows the last fault."""
@@ -60,14 +61,16 @@ class Scorecard:
         for one in found:
             if not one.killed:
                 what = "raises or hangs, and never answers wrongly" if one.broken else "survives"
-                self.note(f"{one.name} {what} ({len(one.verdicts)} trials)")
+                why = excused(one)
+                detail = f"  {one.subject.detail}" if one.subject.detail else ""
+                self.note(f"{one.subject.name} {what} ({len(one.verdicts)} trials){detail}{f': {why}' if why else ''}")
 
     def _hardest(self, found: list[Found]) -> None:
-        killed = sorted((one for one in found if one.killed), key=lambda one: (share(one), one.name))
+        killed = sorted((one for one in found if one.killed), key=lambda one: (share(one), one.subject.name))
         what = "share of cases that kill" if self.settings.matrix else "share of tried cases that kill"
         self.note(f"the hardest ({what})")
         for one in killed[:HARDEST]:
-            self.note(f"  {one.name:38} {share(one):7.2%}  {one.killer.name}")
+            self.note(f"  {one.subject.name:38} {share(one):7.2%}  {one.killer.name}")
 
     def _cover(self, found: list[Found]) -> None:
         chosen = cover(found)
@@ -83,15 +86,17 @@ class Scorecard:
             self.note(f"  {one}  {other}")
 
     def _sums(self, sums: dict[str, Any]) -> None:
-        faulty, killed, named_rightly = sums["faults"], sums["killed"], sums["named"]
-        self.note(f"killed {killed}/{faulty} ({killed / max(1, faulty):.1%}), class named in the first line "
-                  f"{named_rightly}/{killed} ({named_rightly / max(1, killed):.1%})")
+        faulty, killed, rightly = sums["faults"], sums["killed"], sums["named"]
+        told = f", class named in the first line {rightly}/{killed} ({rightly / max(1, killed):.1%})"
+        if self.settings.mutants:
+            told = f", {sums['excused']} of the rest equivalent, by ERROR alone {sums['by_error']}"
+        self.note(f"killed {killed}/{faulty} ({killed / max(1, faulty):.1%}){told}")
         self.note(f"scored in {sums['seconds']:.1f} s by {self.settings.jobs} processes")
         if sums["tier_seconds"] is not None:
             self.note(f"tier {self.settings.tier} takes {sums['tier_seconds']:.1f} s on the ring in one process")
 
     def _write(self, found: list[Found], sums: dict[str, Any]) -> None:
-        lines = [{"fault": one.name, "class": faults.GROUPS[one.name], "breaks": faults.FAULTS[one.name].breaks,
+        lines = [{"fault": one.subject.name, "class": one.subject.group, "breaks": one.subject.breaks,
                   "killed": one.killer and one.killer.name, "world": one.killer and one.killer.case.world,
                   "said": one.said, "named": named(one), "verdicts": one.verdicts} for one in found]
         self.settings.json.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +106,12 @@ class Scorecard:
 
 def named(one: Found) -> bool:
     """Whether the first line of the failure names the fault's class."""
-    return one.killed and names(one.said, faults.GROUPS[one.name])
+    return one.killed and not one.subject.crashes and names(one.said, one.subject.group)
+
+
+def excused(one: Found) -> str | None:
+    """Why a mutant that survives changes nothing, where somebody has judged so."""
+    return equivalents.reason(one.subject.spec) if one.subject.crashes else None
 
 
 def share(one: Found) -> float:
@@ -113,17 +123,19 @@ def share(one: Found) -> float:
 def by_class(found: Iterable[Found]) -> dict[str, list[Found]]:
     own: dict[str, list[Found]] = defaultdict(list)
     for one in found:
-        own[faults.GROUPS[one.name]].append(one)
+        own[one.subject.group].append(one)
     return own
 
 
 def alike(found: Iterable[Found]) -> list[tuple[str, str]]:
     """Pairs whose verdicts agree in every trial that both had."""
-    return [(one.name, other.name) for one, other in combinations(found, 2)
+    return [(one.subject.name, other.subject.name) for one, other in combinations(found, 2)
             if all(other.verdicts.get(name, verdict) == verdict for name, verdict in one.verdicts.items())]
 
 
 def totals(found: list[Found], seconds: float, tier_seconds: float | None) -> dict[str, Any]:
     """The sums of a score."""
     return {"faults": len(found), "killed": sum(one.killed for one in found), "named": sum(map(named, found)),
+            "excused": sum(1 for one in found if not one.killed and excused(one)),
+            "by_error": sum(1 for one in found if one.killed and "FAIL" not in one.verdicts.values()),
             "seconds": seconds, "tier_seconds": tier_seconds}

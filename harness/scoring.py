@@ -10,7 +10,8 @@ from typing import NoReturn
 from cases import catalogue
 from cases.case import WORLDS, Case
 from harness.arguments import counts, names, natural
-from harness.sabotage import faults
+from harness.kills import Subject
+from harness.sabotage import faults, mutants, shown
 
 TIERS = {"smoke": ("smoke",), "default": ("default",), "deep": ("all",)}
 
@@ -25,11 +26,26 @@ class Settings:
     dtypes: tuple[str, ...] | None
     layouts: tuple[str, ...] | None
     faults: tuple[str, ...]
+    mutants: bool
+    sample: int | None
     seed: int
     jobs: int
     matrix: bool
     smallest: bool
     json: Path | None
+
+    @property
+    def limit(self) -> float:
+        """Seconds that a trial may take; mutants that wait for nobody are many."""
+        return 5.0 if self.mutants else 20.0
+
+    def subjects(self) -> list[Subject]:
+        """What is to be killed. Raises ValueError when a pattern chooses nothing."""
+        if self.mutants:
+            drawn = mutants.sample(self.sample, self.seed)
+            return [Subject(one.name, one.module, one.spec, crashes=True, detail=str(one)) for one in drawn]
+        return [Subject(name, faults.GROUPS[name], f"sabotage:{name}", faults.FAULTS[name].breaks, shown.case_of(name))
+                for name in self.names()]
 
     def chosen(self) -> list[Case]:
         """The cases. Raises ValueError when a pattern chooses none."""
@@ -67,6 +83,8 @@ def parse(argv: list[str]) -> Settings:
     add("--dtype", type=names, metavar="NAME")
     add("--layout", type=names, metavar="NAME")
     add("--faults", type=names, default=("*",), metavar="PATTERN", help="names, classes or wildcards; commas separate")
+    add("--mutants", action="store_true", help="automatic mutants of ringcp's source in place of faults")
+    add("--sample", type=natural, metavar="N", help="so many mutants, drawn by --seed")
     add("--seed", type=natural, default=7, metavar="N")
     add("--jobs", type=natural, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
     add("--matrix", action="store_true", help="every case on every fault: true cover, faults that look alike")
@@ -75,6 +93,8 @@ def parse(argv: list[str]) -> Settings:
     given = made.parse_args(argv)
     if given.tier and given.cases:
         raise ValueError("--tier and --cases both choose cases; give one")
+    if given.sample is not None and not given.mutants:
+        raise ValueError("--sample goes with --mutants")
     cases = TIERS[given.tier] if given.tier else tuple(given.cases or ("default",))
-    return Settings(cases, given.tier, given.ranks, given.dtype, given.layout, given.faults, given.seed,
-                    max(1, given.jobs), given.matrix, given.smallest, given.json)
+    return Settings(cases, given.tier, given.ranks, given.dtype, given.layout, given.faults, given.mutants,
+                    given.sample, given.seed, max(1, given.jobs), given.matrix, given.smallest, given.json)

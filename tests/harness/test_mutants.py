@@ -1,0 +1,57 @@
+"""Mutants of ringcp are small, many, each its own, and die where they should."""
+
+import ast
+
+import pytest
+
+from harness.implementation import load
+from harness.kills import Ask, Bench
+from harness.sabotage import mutants
+from tests.harness.samples import mixed
+
+
+def of(text, module="merge"):
+    """What can be changed in the body of a function."""
+    tree = ast.parse(f"def f(a, b):\n    {text}\n")
+    found = []
+    for node, change in list(mutants.sites(tree, module)):
+        undo = change()
+        found.append(ast.unparse(tree.body[0].body[0]))
+        undo()
+        assert isinstance(node, ast.AST)
+    assert ast.unparse(tree.body[0].body[0]) == text
+    return found
+
+
+@pytest.mark.parametrize("text, changed", [
+    ("return a < b", ["return a <= b"]),
+    ("return a.sum(-1)", ["return a.sum(-2)", "return a.sum(-0)"]),
+    ("return a + b", ["return a - b"]),
+    ("return a is None and b", ["return a is None or b", "return a is not None and b"]),
+    ("return f(a, b)", ["return f(b, a)"]),
+    ("return a.amax(b)", ["return a.amin(b)"]),
+    ("return ~a", ["return ~~a"]),
+    ("a.append(b)", ["pass"]),
+    ("a[b] = b", ["pass"]),
+    ("assert a < b", []), ("raise ValueError(a + b)", []), ("return 'text'", []), ("a = b", [])])
+def test_what_is_changed(text, changed):
+    assert of(text) == changed
+
+
+def test_there_are_many_and_names_find_them():
+    every = mutants.every()
+    assert len(every) > 1000 and len({one.spec for one in every}) == len(every)
+    assert {one.module for one in every} == set(mutants.MODULES)
+    assert all(one.before != one.after and one.text for one in every)
+    assert mutants.sample(5, 7) == mutants.sample(5, 7) != mutants.sample(5, 8)
+    with pytest.raises(ValueError, match="unknown mutant 'merge/9999'"):
+        load("mutant:merge/9999")
+
+
+def test_a_mutant_dies_and_leaves_the_ring_alone():
+    bench, ask = Bench(limit=5), Ask(mixed())
+    merge = [one for one in mutants.every() if one.module == "merge"]
+    swapped = next(one for one in merge if one.after == "torch.logaddexp(part_lse, old_lse)")
+    dropped = next(one for one in merge if one.text.startswith("lse[:, place] = total"))
+    assert bench.verdict(ask, dropped.spec) == "FAIL"
+    assert bench.verdict(ask, swapped.spec) == bench.verdict(ask, "ring") == "PASS"
