@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from cases.catalogue import RANDOM
+import torch
+
+from cases.catalogue import RANDOM, TIERS
 from harness.clock import Timing
 from harness.trials import CHOICES
 
@@ -87,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add("--cases", nargs="+", action="extend", metavar="PATTERN",
         help="groups, cases, ids with wildcards, FILE.jsonl, random, 'replay:...'; commas separate (default: default)")
+    add("--tier", choices=tuple(TIERS), help="smoke, default or deep: cases and numbers of ranks at once")
     add("--count", type=natural, default=RANDOM, metavar="N", help=f"how many cases `random` means (default {RANDOM})")
     add("--impl", type=names, default=("ring",), metavar="NAME", help="ring or package.module:name; commas separate")
     add("--ranks", type=counts, metavar="N", help="numbers of ranks, such as 2 or 1,2,3,4 (default 2)")
@@ -115,18 +118,30 @@ def parser() -> argparse.ArgumentParser:
 def parse(argv: list[str]) -> Settings:
     """Settings from arguments. Raises ValueError with one line."""
     given = parser().parse_args(argv)
-    cases = tuple(given.cases or ("default",))
+    cases, worlds = tier(given.tier, given.cases, given.ranks or ())
     if (given.by_requirement or given.pairs) and not given.list:
         raise ValueError("--by-requirement and --pairs go with --list")
     if not given.impl:
         raise ValueError("--impl names no implementation")
     if given.in_process and given.device != "cpu":
         raise ValueError("--in-process runs on cpu only")
+    if given.device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: torch sees no CUDA device here")
     listing = "by-requirement" if given.by_requirement else "pairs" if given.pairs else "cases" if given.list else None
     results = given.json or _results(cases, given.impl)
-    return Settings(cases, given.impl, given.ranks or (), given.dtype, given.layout, given.device, given.tokens,
+    return Settings(cases, given.impl, worlds, given.dtype, given.layout, given.device, given.tokens,
                     Timing(given.warmup, given.iters), given.seed, given.timeout, results, given.report, given.resume,
                     given.fail_fast, given.in_process, listing, given.truth, given.shrink, given.count)
+
+
+def tier(name: str | None, cases: list[str] | None, worlds: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Cases and worlds of a tier, or those given without one. Raises ValueError when both choose cases."""
+    if name is None:
+        return tuple(cases or ("default",)), worlds
+    if cases:
+        raise ValueError("--tier and --cases both choose cases; give one")
+    chosen, own = TIERS[name]
+    return chosen, worlds or own
 
 
 def _results(cases: tuple[str, ...], implementations: tuple[str, ...]) -> Path:

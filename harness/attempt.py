@@ -78,7 +78,12 @@ class Passage:
         """Runs the step. Returns what any rank found wrong with it; then there must be no backward."""
         with self._during("forward"):
             out, lse = FORWARDS[self.turn.verb](self.step, *self.local.tensors()[:3])
+        offered = self.ranks.all_gather(lse is not None)
         found = [*breaches, *contract.forward_breaches(out, lse, self.local, self.problem.case, self.rank)]
+        if len(set(offered)) > 1 and self.rank == 0:
+            alone = ", ".join(str(rank) for rank, has in enumerate(offered) if has)
+            found.append(Breach("D6", "ranks disagree on whether lse is offered", "lse on all ranks or on none",
+                                f"lse on ranks {alone} alone"))
         if self.turn.verb == "peek" and not found and out.requires_grad:
             found.append(kept_graph(self.rank))
         self.parts = {"out": out} | ({} if lse is None else {"lse": lse})

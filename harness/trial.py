@@ -17,6 +17,7 @@ from harness.diagnose import diagnose
 from harness.implementation import Implementation, Session, Setting
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
+from harness.surroundings import restored
 
 UNTIMED = Timing(iters=0)
 
@@ -35,12 +36,14 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
         return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
 
     problem = problem_of(case, implementation.variants)
-    session = implementation.open(case, ranks.group)
-    answers = follow(session, case, implementation, layout, ranks)
-    moved = audit.traffic(session, ranks)
-    broken = any(answer.breaches for answer in answers)
-    measured, again = (None, []) if broken else timed(session, problem, layout, ranks, timing)
-    session.close()
+    with restored(ranks.group.rank) as changed:
+        session = implementation.open(case, ranks.group)
+        answers = follow(session, case, implementation, layout, ranks)
+        moved = audit.traffic(session, ranks)
+        broken = any(answer.breaches for answer in answers)
+        measured, again = (None, []) if broken else timed(session, problem, layout, ranks, timing)
+        session.close()
+        answers[0].breaches += [breach for part in ranks.all_gather(changed()) for breach in part]
     if ranks.group.rank != 0:
         return None
 

@@ -57,6 +57,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     if not wanted(config):
         return
     try:
+        server(config).hello(implementation(config))
         found = server(config).list(cases=cases(config), worlds=worlds(config), dtypes=[])
     except ServerError as error:
         raise pytest.UsageError(str(error)) from error

@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from harness import run
+from harness import arguments, run
 from harness.adapters.dense import Dense
 from reports import record
 
@@ -193,3 +194,9 @@ def test_two_runs_never_write_one_file(tmp_path, capsys):
             assert run.main([*command, *more]) == 2
             assert capsys.readouterr().err == f"ringcheck: results file {path} is being written by another run\n"
     assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_cuda_without_a_gpu_is_refused_before_anything_starts():
+    with pytest.raises(ValueError, match="--device cuda: torch sees no CUDA device"):
+        arguments.parse(["--device", "cuda"])

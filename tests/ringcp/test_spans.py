@@ -34,7 +34,8 @@ def test_spans_hold_exactly_the_allowed_keys(mask):
     ({"window_rule": "sideways"}, "window_rule is 'sideways'"),
     ({"documents": torch.ones(1, 5, dtype=torch.int64)}, r"documents has shape \[1, 5\]"),
     ({"token_regions": torch.zeros(1, 4, dtype=torch.int64)}, "come together"),
-    ({"token_regions": torch.tensor([[1, 0, 0, 0]]), "selected": torch.zeros(1, 1, 4, 1).long(), "regions": 2}, "decrease"),
+    ({"token_regions": torch.tensor([[1, 0, 0, 0]]), "selected": torch.zeros(1, 1, 4, 1, dtype=torch.int64),
+      "regions": 2}, "decrease"),
     ({"token_regions": torch.zeros(1, 4).long(), "selected": torch.full((1, 1, 4, 1), 3), "regions": 2}, "lie in 0..2"),
     ({"token_regions": torch.zeros(1, 4).long(), "selected": torch.tensor([[[[1, 0]] * 4]]), "regions": 2}, "sorted"),
 ])
