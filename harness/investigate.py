@@ -45,8 +45,10 @@ class Investigation:
 
     def _shrink(self, found: dict[str, Any] | None, case: Case, spec: str, kind: str) -> Case:
         """`shrunk` of the diagnosis: the case, its command, how many were tried."""
+        quick = "verdict" if kind == "dense" else kind
+
         def fails(other: Case) -> bool:
-            record = self._run(other, spec, kind)
+            record = self._run(other, spec, quick)
             return self.runner.share(bool(record) and record["verdict"] == "FAIL")
 
         result = shrink(case, fails, Budget(), keep_world=self.runner.fixed)

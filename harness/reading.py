@@ -163,6 +163,10 @@ def _pattern(wrong: Tensor, owner: Tensor) -> str:
     world = int(owner.max()) + 1
     if world > 1 and len(ranks) == 1:
         said.append(f"all of queries of rank {int(ranks[0, 0])} and keys of rank {int(ranks[0, 1])}")
+    elif world > 1 and len(ranks[:, 1].unique()) == 1:
+        said.append(f"all of keys of rank {int(ranks[0, 1])}")
+    elif world > 1 and len(ranks[:, 0].unique()) == 1:
+        said.append(f"all of queries of rank {int(ranks[0, 0])}")
     elif world > 1 and bool((ranks[:, 0] != ranks[:, 1]).all()):
         said.append("none inside a rank")
     elif world > 1 and bool((ranks[:, 0] == ranks[:, 1]).all()):

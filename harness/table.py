@@ -11,6 +11,7 @@ NAMES = (f"{'case':<48} {'tokens':>7} {'heads':>6} {'dtype':>5} {'time':>9} {'TF
          f"{'error/budget':>13}   verdict")
 UNITS = f"{'':<48} {'':>7} {'':>6} {'':>5} {'(ms)':>9} {'(/rank)':>8} {'(ms)':>9} {'(/rank)':>8}"
 ABOVE = f"{'':<69} {'forward':>18} {'forward+backward':>18}"
+DRAWN = 32
 
 
 class Table:
@@ -78,7 +79,7 @@ class Table:
             self._note(f"               {shrunk['case']['tokens']} tokens, {shrunk['case']['mask']}; {end}")
         if recovered:
             self._note(f"  read back    {recovered['sentence']}")
-            for line in picture(recovered):
+            for line in picture(recovered) if len(recovered["grid"]) <= DRAWN else ():
                 self._note(f"    {line}")
 
     def _error(self, record: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from harness.hypotheses.evidence import Evidence, Guess, Tensors
 
 def local_only(evidence: Evidence) -> Iterator[Guess]:
     if evidence.world > 1:
-        yield from evidence.over("each rank attends only its own keys", "D9",
+        yield from evidence.over("each rank attends only its own keys", "D1",
                                  evidence.allowed & (evidence.apart == 0))
 
 

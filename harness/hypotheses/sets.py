@@ -187,7 +187,7 @@ def _lacking(evidence: Evidence, missing: Tensor) -> tuple[str, str]:
     here = evidence.allowed & ~remote
     if evidence.world > 1 and not bool((missing & ~remote).any()) and bool(here.any()):
         return "it is on another rank", "D1"
-    if evidence.world > 1 and torch.equal(missing, here):
+    if evidence.world > 1 and not bool((missing & remote).any()) and bool(missing.sum() > 0.8 * here.sum()):
         return "it is on the query's own rank", "D1"
     distance = query - key
     if "window" in rules and torch.equal(missing, evidence.allowed & _further(missing, int(distance.min()))):
