@@ -191,6 +191,9 @@ def values_taken_for_keys(evidence: Evidence) -> Iterator[Guess]:
         yield Guess("values are taken for keys", "B1", same.answer())
 
 
+FITTED_ROWS = 64
+
+
 def scale_fitted(evidence: Evidence) -> Iterator[Guess]:
     """The scale that fits lse best, by a search that halves its steps."""
     if "lse" not in evidence.failed or not evidence.scale:
@@ -199,10 +202,14 @@ def scale_fitted(evidence: Evidence) -> Iterator[Guess]:
     finite = lse.isfinite() & evidence.problem.truth.lse.isfinite()
     if not bool(finite.any()):
         return
+    rows = finite.nonzero()
+    b, head, i = rows[::-(-len(rows) // FITTED_ROWS)].unbind(-1)
+    allowed = evidence.allowed.expand(*evidence.scores.shape)[b, head, i]
+    scores, wanted = evidence.scores[b, head, i].masked_fill(~allowed, 0.0), lse[b, head, i]
 
     def off(factor: float) -> float:
-        found = evidence.weights(evidence.allowed, evidence.scale * factor)[1]
-        return float((found - lse)[finite].square().mean())
+        found = (scores * (evidence.scale * factor)).masked_fill(~allowed, -torch.inf).logsumexp(-1)
+        return float((found - wanted).square().mean())
 
     best = min((2.0 ** (power / 2) for power in range(-8, 9)), key=off)
     step = 1.5

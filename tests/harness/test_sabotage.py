@@ -13,7 +13,7 @@ EXPLAINED = {
     "scale-ignored": "the given scale is ignored", "causal-dropped": "the rule causal is ignored",
     "window-too-wide": "one key too many", "window-too-narrow": "one key too few",
     "window-ignored": "the rule window is ignored", "documents-ignored": "the rule documents is ignored",
-    "padding-ignored": "the rule padding is ignored", "metadata-by-reference": "yet no bytes came",
+    "padding-ignored": "the rule padding is ignored", "metadata-by-reference": "after its buffers were refilled",
     "key-gradients-lost": "dk, dv: 0 on rank 1", "key-gradients-times-world": "dk, dv: 2 times the truth",
     "query-gradient-off": "times the truth on rank 1", "lse-in-base-two": "base 2",
     "dead-lse-zero": "is 0, not minus infinity", "not-a-number": "NaN", "wrong-dtype": "wrong dtype",

@@ -13,7 +13,7 @@ from tests.harness.samples import causal, mixed
 
 
 def trial(case, implementation, timing=UNTIMED):
-    outcome = run_threads(case.world, lambda ranks: run_trial(case, implementation, ranks, timing), 20)
+    outcome = run_threads(case.world, lambda ranks: run_trial(case, implementation, ranks, timing), 90)
     assert not outcome.raised and not outcome.stuck, outcome
     assert all(outcome.results[rank] is None for rank in range(1, case.world))
     return outcome.results[0]
