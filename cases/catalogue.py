@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from cases import captured, conduct, edges, generate, real, rules
+from cases import captured, conduct, edges, generate, real, rules, smoke
 from cases.case import DTYPES, LAYOUTS, MORE_DTYPES, WORLDS, Case, Scenario
 
 CAPTURED = (".jsonl", ".json")
+TIERS = {"smoke": (("smoke",), WORLDS), "default": (("default",), WORLDS), "deep": (("all",), (*WORLDS, 8))}
 RANDOM = 100
 
 
@@ -45,8 +46,9 @@ def select(patterns: str | Iterable[str], worlds: Sequence[int] = WORLDS, layout
     """The cases that patterns choose, each once, in the order of the patterns.
 
     A pattern is a group ("packed"), a scenario ("packed/straddle"), a case id ("packed/straddle-zigzag-w3-bf16"),
-    any of them with wildcards ("vision/*-bf16"), "default", "all" (but for scenarios of the tier "named"), a captured
-    file (FILE.jsonl), "random" (`count` random cases of at most `tokens`) or a case printed by `generate.replay`.
+    any of them with wildcards ("vision/*-bf16"), "smoke" (cases/smoke.py), "default", "all" (but for scenarios of the
+    tier "named"), a captured file (FILE.jsonl), "random" (`count` random cases of at most `tokens`) or a case printed
+    by `generate.replay`.
     Patterns separate by commas. An id that the expansion leaves out is found all the same.
     Raises ValueError when a pattern chooses nothing, with the nearest names.
     """
@@ -87,6 +89,8 @@ def _matching(pattern: str, every: tuple[Scenario, ...], settings: dict) -> list
         return [generate.from_replay(pattern)]
     if pattern.endswith(CAPTURED):
         return expand(captured.read(pattern), **settings)
+    if pattern == "smoke":
+        return _smoke(every, settings)
     if pattern in ("default", "all"):
         tiers = ("default", "asked") if pattern == "all" else ("default",)
         return expand([one for one in every if one.tier in tiers], **settings)
@@ -100,6 +104,14 @@ def _matching(pattern: str, every: tuple[Scenario, ...], settings: dict) -> list
                 "dtypes": settings["dtypes"] or DTYPES + MORE_DTYPES}
         found = _by_id(pattern, expand(near, **full))
     return found
+
+
+def _smoke(every: tuple[Scenario, ...], settings: dict) -> list[Case]:
+    """The ids of the tier, as far as worlds, layouts and dtypes allow."""
+    own = {**settings, "layouts": None, "dtypes": None}
+    cases = [case for name in smoke.IDS for case in _matching(name, every, own)]
+    return [case for case in cases if case.layout in (settings["layouts"] or LAYOUTS)
+            and case.dtype in (settings["dtypes"] or DTYPES)]
 
 
 def _by_id(pattern: str, cases: list[Case]) -> list[Case]:

@@ -72,7 +72,7 @@ def shard(whole: Numbers, positions: Tensor, case: Case, device: str | torch.dev
     fill = poison_value(case)
     q, k, v = (_strided(take(x, positions, fill), case.inputs.strides, device) for x in (whole.q, whole.k, whole.v))
     if whole.dout.stride(2) == 0 and whole.dout.shape[2] > 1 and bool((positions >= 0).all()):
-        row = whole.dout[:, :, :1].contiguous().to(device)
+        row = whole.dout[:, :, :1].clone().to(device)
         return Numbers(q, k, v, row.expand(-1, -1, positions.shape[1], -1))
     return Numbers(q, k, v, _strided(take(whole.dout, positions, 0.0), case.inputs.strides, device))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cases.case import Case
+from cases.case import Case, Inputs
 from cases.course import Course
 from cases.topology import Topology
 from harness import runners, worker
@@ -137,14 +137,15 @@ class Bench:
 
     def ordered(self, asked: Iterable[Ask], subject: Subject) -> list[Ask]:
         """The one that is known to kill before all, then those that test what is broken and little else, killers before
-        others, cheap ones first; rows of a few tokens come late, since their failures say little."""
+        others, cheap ones first. Odd ones (low precision, odd inputs, few tokens) come late: their failures say little.
+        """
         special = set(subject.breaks) - EVERYWHERE
 
         def key(ask: Ask) -> tuple:
             tested = {*ask.case.requirements, *(("D5",) if ask.timed else ())}
-            few = ask.case.shape.tokens < 64
             beside = len(tested - special - EVERYWHERE) if special else 0
-            return ask.name != subject.first, -len(special & tested), beside, -self.kills[ask.name], few, ask.cost
+            odd = (ask.case.dtype != "fp64") + (ask.case.inputs != Inputs()) + (ask.case.shape.tokens < 64)
+            return ask.name != subject.first, -len(special & tested), beside, odd, -self.kills[ask.name], ask.cost
 
         return sorted(asked, key=key)
 

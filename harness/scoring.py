@@ -9,11 +9,9 @@ from typing import NoReturn
 
 from cases import catalogue
 from cases.case import WORLDS, Case
-from harness.arguments import counts, names, natural
+from harness.arguments import counts, names, natural, tier
 from harness.kills import Subject
 from harness.sabotage import faults, mutants, shown
-
-TIERS = {"smoke": ("smoke",), "default": ("default",), "deep": ("all",)}
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,8 @@ def parse(argv: list[str]) -> Settings:
     made = _Parser(prog="ringcheck score", allow_abbrev=False, description="What a set of cases catches.")
     add = made.add_argument
     add("--cases", nargs="+", action="extend", metavar="PATTERN", help="as of ringcheck (default: default)")
-    add("--tier", choices=tuple(TIERS), help="smoke, default or deep in place of --cases, and its own time")
-    add("--ranks", type=counts, default=WORLDS, metavar="N", help="numbers of ranks (default 1,2,3,4)")
+    add("--tier", choices=tuple(catalogue.TIERS), help="smoke, default or deep in place of --cases, and its own time")
+    add("--ranks", type=counts, metavar="N", help="numbers of ranks (default 1,2,3,4)")
     add("--dtype", type=names, metavar="NAME")
     add("--layout", type=names, metavar="NAME")
     add("--faults", type=names, default=("*",), metavar="PATTERN", help="names, classes or wildcards; commas separate")
@@ -91,10 +89,8 @@ def parse(argv: list[str]) -> Settings:
     add("--smallest", action="store_true", help="cheapest cases first: the smallest one that shows each fault")
     add("--json", type=Path, metavar="FILE", help="one line a fault, then the sums")
     given = made.parse_args(argv)
-    if given.tier and given.cases:
-        raise ValueError("--tier and --cases both choose cases; give one")
     if given.sample is not None and not given.mutants:
         raise ValueError("--sample goes with --mutants")
-    cases = TIERS[given.tier] if given.tier else tuple(given.cases or ("default",))
-    return Settings(cases, given.tier, given.ranks, given.dtype, given.layout, given.faults, given.mutants,
+    cases, worlds = tier(given.tier, given.cases, given.ranks or ())
+    return Settings(cases, given.tier, worlds or WORLDS, given.dtype, given.layout, given.faults, given.mutants,
                     given.sample, given.seed, max(1, given.jobs), given.matrix, given.smallest, given.json)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cases import catalogue, coverage, generate, work
+from cases import catalogue, coverage, generate, smoke, work
 from cases.case import LAYOUTS, WORLDS, Place
 from cases.mask import Mask
 from cases.rules.regions import Regions
@@ -246,3 +246,12 @@ def test_a_printed_case_is_the_case(case):
     again = generate.from_replay(line)
     assert again == case and again.digest == case.digest and "'" not in line and "\n" not in line
     assert catalogue.select(line) == [case]
+
+
+def test_the_smoke_tier_is_few_cases_on_two_to_four_ranks_and_every_rule():
+    cases = catalogue.select("smoke")
+    assert [case.id for case in cases] == list(smoke.IDS) and len(set(smoke.IDS)) == len(smoke.IDS) <= 60
+    assert {case.world for case in cases} == {2, 3, 4} and {case.dtype for case in cases} == {"fp64", "fp32", "bf16"}
+    assert {requirement for case in cases for requirement in case.requirements} >= {f"A{n}" for n in range(1, 10)}
+    two = catalogue.select("smoke", worlds=(2,), dtypes=("fp64",))
+    assert 0 < len(two) < len(cases) and {(case.world, case.dtype) for case in two} == {(2, "fp64")}

@@ -62,3 +62,12 @@ def test_an_unknown_stride_is_refused():
     case = causal(strides="diagonal")
     with pytest.raises(ValueError, match="diagonal"):
         inputs.shard(inputs.draw(case), torch.arange(32)[None], case)
+
+
+@pytest.mark.parametrize("options", [{}, {"dout": "expanded"}, {"strides": "transposed"}])
+def test_what_a_rank_does_to_its_part_stays_there(options):
+    problem = problem_of(causal(2, **options), ())
+    before = [x.clone() for x in problem.given.tensors()]
+    for x in inputs.shard(problem.given, torch.arange(32)[None], problem.case).tensors():
+        x.untyped_storage().fill_(7)
+    assert all(torch.equal(x, kept) for x, kept in zip(problem.given.tensors(), before, strict=True))

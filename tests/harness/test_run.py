@@ -200,3 +200,11 @@ def test_two_runs_never_write_one_file(tmp_path, capsys):
 def test_cuda_without_a_gpu_is_refused_before_anything_starts():
     with pytest.raises(ValueError, match="--device cuda: torch sees no CUDA device"):
         arguments.parse(["--device", "cuda"])
+
+
+def test_a_tier_chooses_cases_and_worlds_at_once():
+    smoke, deep = arguments.parse(["--tier", "smoke"]), arguments.parse(["--tier", "deep", "--ranks", "2,3"])
+    assert (smoke.cases, smoke.worlds, smoke.json.name) == (("smoke",), (1, 2, 3, 4), "smoke.jsonl")
+    assert (deep.cases, deep.worlds) == (("all",), (2, 3))
+    with pytest.raises(ValueError, match="--tier and --cases both choose cases"):
+        arguments.parse(["--tier", "smoke", "--cases", "packed"])
