@@ -135,6 +135,15 @@ class Bench:
                 break
         return found
 
+    def shrink(self, found: Found, asked: Iterable[Ask], most: int = 40) -> None:
+        """Looks for a cheaper killer among so many that test what is broken, cheapest first."""
+        special = set(found.subject.breaks) - EVERYWHERE
+        cheaper = sorted((ask for ask in asked if ask.cost < found.killer.cost), key=lambda ask: ask.cost)
+        fit = sorted(cheaper, key=lambda ask: -len(special & set(ask.case.requirements)))[:most]
+        again = self.hunt(found.subject, sorted(fit, key=lambda ask: ask.cost))
+        found.verdicts |= again.verdicts
+        found.killer = again.killer or found.killer
+
     def ordered(self, asked: Iterable[Ask], subject: Subject) -> list[Ask]:
         """The one that is known to kill before all, then those that test what is broken and little else, killers before
         others, cheap ones first. Odd ones (low precision, odd inputs, few tokens) come late: their failures say little.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
-from harness import kills, scorecard
+from harness import apart, kills, scorecard
 from harness.kills import Ask, Bench, Found, Subject
 from harness.scoring import Settings, parse
 
@@ -39,6 +39,8 @@ def score(settings: Settings) -> int:
     started = time.perf_counter()
     plan, subjects = Plan(tuple(kills.asks(settings.chosen())), settings), settings.subjects()
     card = scorecard.Scorecard(settings, plan.asked, sys.stdout)
+    if settings.apart:
+        return told_apart(subjects, plan, card)
     card.header(len(subjects))
     found = []
     for one in hunted(subjects, plan):
@@ -46,6 +48,21 @@ def score(settings: Settings) -> int:
         card.row(one)
     card.end(found, time.perf_counter() - started, tier_seconds(plan) if settings.tier else None)
     return PASSED if all(one.killed or scorecard.excused(one) for one in found) else FAILED
+
+
+def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -> int:
+    """Prints the faults that no case tells apart."""
+    bench, started = Bench(plan.settings.limit), time.perf_counter()
+    groups = []
+    try:
+        for group in apart.alike(subjects, plan.asked, bench):
+            groups.append(group)
+            card.note(f"same verdict everywhere: {', '.join(subject.name for subject in group)}")
+    finally:
+        bench.close()
+    told = f"{len(groups)} groups among them are not told apart, in {time.perf_counter() - started:.1f} s"
+    card.note(f"{len(subjects)} faults, {len(plan.asked)} trials each: {told}")
+    return FAILED if groups else PASSED
 
 
 def hunted(subjects: list[Subject], plan: Plan) -> Iterator[Found]:
@@ -64,8 +81,9 @@ def hunted(subjects: list[Subject], plan: Plan) -> Iterator[Found]:
 def hunt(subject: Subject, plan: Plan, bench: Bench) -> Found:
     """One subject against the plan's cases, with the first line of what killed it."""
     started = time.perf_counter()
-    by_cost = sorted(plan.asked, key=lambda ask: ask.cost) if plan.settings.smallest else None
-    found = bench.hunt(subject, by_cost or bench.ordered(plan.asked, subject))
+    found = bench.hunt(subject, bench.ordered(plan.asked, subject))
+    if found.killer and plan.settings.smallest:
+        bench.shrink(found, plan.asked)
     if found.killer:
         record = bench.trial(found.killer, subject.spec, "verdict" if subject.crashes else "dense")
         found.said = (record["diagnosis"] or {}).get("headline", record["reason"])

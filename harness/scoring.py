@@ -30,6 +30,7 @@ class Settings:
     jobs: int
     matrix: bool
     smallest: bool
+    apart: bool
     json: Path | None
 
     @property
@@ -86,11 +87,13 @@ def parse(argv: list[str]) -> Settings:
     add("--seed", type=natural, default=7, metavar="N")
     add("--jobs", type=natural, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
     add("--matrix", action="store_true", help="every case on every fault: true cover, faults that look alike")
-    add("--smallest", action="store_true", help="cheapest cases first: the smallest one that shows each fault")
+    add("--smallest", action="store_true", help="then looks for a cheaper case that shows each fault")
+    add("--apart", action="store_true", help="only looks for faults that no case tells apart")
     add("--json", type=Path, metavar="FILE", help="one line a fault, then the sums")
     given = made.parse_args(argv)
     if given.sample is not None and not given.mutants:
         raise ValueError("--sample goes with --mutants")
     cases, worlds = tier(given.tier, given.cases, given.ranks or ())
     return Settings(cases, given.tier, worlds or WORLDS, given.dtype, given.layout, given.faults, given.mutants,
-                    given.sample, given.seed, max(1, given.jobs), given.matrix, given.smallest, given.json)
+                    given.sample, given.seed, max(1, given.jobs), given.matrix, given.smallest, given.apart,
+                    given.json)

@@ -113,3 +113,12 @@ def test_every_class_has_words_that_other_lines_lack():
     assert set(WORDS) == set(faults.GROUPS.values())
     assert names("the window holds one key too many", "window") and not names("the scale is missing", "window")
     assert not names("out, dq off, only in document 1", "documents")
+
+
+def test_faults_are_told_apart_by_whatever_case_does(capsys):
+    three = "zeros-everywhere,lse-negated,window-ignored"
+    code, told = scored(capsys, "--faults", three, "--apart")
+    assert code == 1 and "# same verdict everywhere: lse-negated, zeros-everywhere" in told.out
+    arguments = ["--cases", "causal/even-contiguous-w2-fp64", "sliding/one-contiguous-w2-fp64", "--ranks", "2"]
+    assert score.main([*arguments, "--faults", "lse-negated,window-ignored", "--apart"]) == 0
+    assert "0 groups among them" in capsys.readouterr().out
