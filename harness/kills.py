@@ -14,6 +14,7 @@ from harness.trial import UNTIMED
 
 HOST = "ring"
 TIMED = Timing(warmup=1, iters=2)
+CLEAR = 30
 EVERYWHERE = {"B1", "B2", "B4", "B6", "D1"}
 
 
@@ -145,8 +146,9 @@ class Bench:
         found.killer = again.killer or found.killer
 
     def ordered(self, asked: Iterable[Ask], subject: Subject) -> list[Ask]:
-        """The one that is known to kill before all, then those that test what is broken and little else, killers before
-        others, cheap ones first. Odd ones (low precision, odd inputs, few tokens) come late: their failures say little.
+        """Those that test what is broken and little else come first, killers before others, cheap ones first. Odd ones
+        (low precision, odd inputs, few tokens) come late: their failures say little. The one that is known to kill
+        waits for CLEAR others.
         """
         special = set(subject.breaks) - EVERYWHERE
 
@@ -154,9 +156,11 @@ class Bench:
             tested = {*ask.case.requirements, *(("D5",) if ask.timed else ())}
             beside = len(tested - special - EVERYWHERE) if special else 0
             odd = (ask.case.dtype != "fp64") + (ask.case.inputs != Inputs()) + (ask.case.shape.tokens < 64)
-            return ask.name != subject.first, -len(special & tested), beside, odd, -self.kills[ask.name], ask.cost
+            return -len(special & tested), beside, odd, -self.kills[ask.name], ask.cost
 
-        return sorted(asked, key=key)
+        order = sorted(asked, key=key)
+        known = [ask for ask in order[CLEAR:] if ask.name == subject.first]
+        return order[:CLEAR] + known + [ask for ask in order[CLEAR:] if ask.name != subject.first]
 
     def forget(self) -> None:
         """Lets go of implementations that will not be asked again."""

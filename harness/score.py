@@ -86,7 +86,7 @@ def hunt(subject: Subject, plan: Plan, bench: Bench) -> Found:
         bench.shrink(found, plan.asked)
     if found.killer:
         record = bench.trial(found.killer, subject.spec, "verdict" if subject.crashes else "dense")
-        found.said = (record["diagnosis"] or {}).get("headline", record["reason"])
+        found.said = (record["diagnosis"] or {}).get("headline") or record["reason"] or "did not fail again"
     if plan.settings.matrix:
         for ask in plan.asked:
             if ask.name not in found.verdicts:

@@ -18,7 +18,7 @@ class Scorecard:
     """Prints a score to `out` while it is made; `#` before everything that is not a fault."""
 
     def __init__(self, settings: Settings, asked: Sequence[Ask], out: TextIO):
-        self.settings, self.asked, self.out = settings, asked, out
+        self.settings, self.asked, self.out, self.written = settings, asked, out, False
 
     def header(self, subjects: int) -> None:
         worlds = ",".join(map(str, sorted({ask.case.world for ask in self.asked})))
@@ -32,6 +32,7 @@ class Scorecard:
         killer = one.killer.name if one.killer else "- only errors" if one.broken else "- survives"
         said = one.subject.detail or one.said
         self.say(f"{one.subject.name:40} {one.subject.group:10} {killer:44} {len(one.verdicts):5}  {said}")
+        self._write(line(one))
 
     def end(self, found: list[Found], seconds: float, tier_seconds: float | None) -> None:
         """All that follows the last fault."""
@@ -43,8 +44,7 @@ class Scorecard:
             self._alike(found)
         sums = totals(found, seconds, tier_seconds)
         self._sums(sums)
-        if self.settings.json:
-            self._write(found, sums)
+        self._write(sums)
 
     def note(self, text: str) -> None:
         self.say(f"# {text}")
@@ -95,13 +95,20 @@ class Scorecard:
         if sums["tier_seconds"] is not None:
             self.note(f"tier {self.settings.tier} takes {sums['tier_seconds']:.1f} s on the ring in one process")
 
-    def _write(self, found: list[Found], sums: dict[str, Any]) -> None:
-        lines = [{"fault": one.subject.name, "class": one.subject.group, "breaks": one.subject.breaks,
-                  "killed": one.killer and one.killer.name, "world": one.killer and one.killer.case.world,
-                  "said": one.said, "named": named(one), "verdicts": one.verdicts} for one in found]
-        self.settings.json.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(line) + "\n" for line in [*lines, sums])
-        self.settings.json.write_text(text, encoding="utf-8")
+    def _write(self, line: dict[str, Any]) -> None:
+        if self.settings.json:
+            self.settings.json.parent.mkdir(parents=True, exist_ok=True)
+            with self.settings.json.open("a" if self.written else "w", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            self.written = True
+
+
+def line(one: Found) -> dict[str, Any]:
+    """One subject as a JSON line."""
+    subject, killer = one.subject, one.killer
+    return {"fault": subject.name, "class": subject.group, "breaks": subject.breaks, "detail": subject.detail,
+            "killed": killer and killer.name, "world": killer and killer.case.world, "said": one.said,
+            "named": named(one), "verdicts": one.verdicts}
 
 
 def named(one: Found) -> bool:

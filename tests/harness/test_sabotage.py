@@ -4,8 +4,10 @@ import re
 
 import pytest
 
+from cases import catalogue
 from harness.implementation import load
-from harness.sabotage import faults
+from harness.kills import Ask, Bench
+from harness.sabotage import faults, shown
 from harness.trial import UNTIMED
 from tests.harness.samples import mixed
 
@@ -60,3 +62,20 @@ def test_faults_have_classes_and_requirements():
 def test_a_name_that_is_none_gets_one_line(spec, line):
     with pytest.raises(ValueError, match=line):
         load(spec)
+
+
+@pytest.fixture(scope="module")
+def bench():
+    bench = Bench()
+    yield bench
+    bench.close()
+
+
+@pytest.mark.parametrize("group", dict.fromkeys(faults.GROUPS.values()))
+def test_every_fault_is_killed_by_the_smallest_case_that_is_known_to_show_it(bench, group):
+    own = [name for name in faults.names() if faults.GROUPS[name] == group and not faults.FAULTS[name].lost]
+    assert set(own) <= set(shown.cases())
+    for name in own:
+        case_id, _, timed = shown.case_of(name).partition(" ")
+        case, = catalogue.select(case_id, worlds=(2, 3, 4))
+        assert bench.verdict(Ask(case, bool(timed)), f"sabotage:{name}") == "FAIL", name
