@@ -78,6 +78,7 @@ class Found:
     verdicts  of the trials that were made, in their order, by name
     killer    the ask that killed it, None when it survives
     said      the first line of its failure, in words
+    crashed   it took its process down
     """
 
     subject: Subject
@@ -85,15 +86,16 @@ class Found:
     killer: Ask | None = None
     said: str = ""
     seconds: float = 0.0
+    crashed: bool = False
 
     @property
     def killed(self) -> bool:
-        return self.killer is not None
+        return self.killer is not None or self.crashed and self.subject.crashes
 
     @property
     def broken(self) -> bool:
         """Whether it never came to a wrong answer, but raised or hung."""
-        return not self.killed and "ERROR" in self.verdicts.values()
+        return not self.killed and (self.crashed or "ERROR" in self.verdicts.values())
 
 
 class Bench:
@@ -174,7 +176,7 @@ def cover(found: Iterable[Found]) -> list[str]:
     """Few asks that kill all that were killed, chosen greedily by how many of the rest each kills."""
     deadly = {False: ("FAIL",), True: ("FAIL", "ERROR")}
     killers = {one.subject: {name for name, verdict in one.verdicts.items() if verdict in deadly[one.subject.crashes]}
-               for one in found if one.killed}
+               for one in found if one.killer}
     chosen = []
     while killers:
         counts = Counter(name for names in killers.values() for name in names)

@@ -2,13 +2,10 @@
 
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing import get_context
-from typing import Any
 
-from harness import apart, kills, scorecard
+from harness import apart, crew, kills, scorecard
 from harness.kills import Ask, Bench, Found, Subject
 from harness.scoring import Settings, parse
 
@@ -74,8 +71,13 @@ def hunted(subjects: list[Subject], plan: Plan) -> Iterator[Found]:
         finally:
             bench.close()
         return
-    with ProcessPoolExecutor(plan.settings.jobs, get_context("spawn"), _begin, (plan,)) as workers:
-        yield from workers.map(_one, subjects)
+    yield from crew.work(subjects, plan.settings.jobs, hunter, plan, lambda subject: Found(subject, crashed=True))
+
+
+def hunter(plan: Plan) -> Callable[[Subject], Found]:
+    """A worker that hunts one subject after the other."""
+    bench = Bench(plan.settings.limit)
+    return lambda subject: hunt(subject, plan, bench)
 
 
 def hunt(subject: Subject, plan: Plan, bench: Bench) -> Found:
@@ -106,17 +108,6 @@ def tier_seconds(plan: Plan) -> float:
     finally:
         bench.close()
     return time.perf_counter() - started
-
-
-_work: dict[str, Any] = {}
-
-
-def _begin(plan: Plan) -> None:
-    _work.update(plan=plan, bench=Bench(plan.settings.limit))
-
-
-def _one(subject: Subject) -> Found:
-    return hunt(subject, _work["plan"], _work["bench"])
 
 
 if __name__ == "__main__":

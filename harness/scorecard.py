@@ -29,7 +29,8 @@ class Scorecard:
         self.note(f"{'fault':38} {'class':10} {'killed by':44} {'tried':>5}  first line")
 
     def row(self, one: Found) -> None:
-        killer = one.killer.name if one.killer else "- only errors" if one.broken else "- survives"
+        killer = one.killer.name if one.killer else "- takes its process down" if one.crashed else "- survives"
+        killer = "- only errors" if one.broken else killer
         said = one.subject.detail or one.said
         self.say(f"{one.subject.name:40} {one.subject.group:10} {killer:44} {len(one.verdicts):5}  {said}")
         self._write(line(one))
@@ -66,7 +67,7 @@ class Scorecard:
                 self.note(f"{one.subject.name} {what} ({len(one.verdicts)} trials){detail}{f': {why}' if why else ''}")
 
     def _hardest(self, found: list[Found]) -> None:
-        killed = sorted((one for one in found if one.killed), key=lambda one: (share(one), one.subject.name))
+        killed = sorted((one for one in found if one.killer), key=lambda one: (share(one), one.subject.name))
         what = "share of cases that kill" if self.settings.matrix else "share of tried cases that kill"
         self.note(f"the hardest ({what})")
         for one in killed[:HARDEST]:
@@ -106,9 +107,10 @@ class Scorecard:
 def line(one: Found) -> dict[str, Any]:
     """One subject as a JSON line."""
     subject, killer = one.subject, one.killer
-    return {"fault": subject.name, "class": subject.group, "breaks": subject.breaks, "detail": subject.detail,
-            "killed": killer and killer.name, "world": killer and killer.case.world, "said": one.said,
-            "named": named(one), "verdicts": one.verdicts}
+    return {"fault": subject.name, "class": subject.group, "spec": subject.spec, "breaks": subject.breaks,
+            "detail": subject.detail, "killed": killer and killer.name, "world": killer and killer.case.world,
+            "crashed": one.crashed, "said": one.said, "named": named(one), "seconds": one.seconds,
+            "verdicts": one.verdicts}
 
 
 def named(one: Found) -> bool:
