@@ -115,7 +115,7 @@ def line(one: Found) -> dict[str, Any]:
 
 def named(one: Found) -> bool:
     """Whether the first line of the failure names the fault's class."""
-    return one.killed and not one.subject.crashes and names(one.said, one.subject.group)
+    return one.killed and not one.subject.crashes and names(one.said or "", one.subject.group)
 
 
 def excused(one: Found) -> str | None:
