@@ -143,7 +143,7 @@ class OutputBufferReused(Fault):
 
 
 class GradientBufferReused(Fault):
-    """Key gradients of one shape share one buffer."""
+    """Key gradients of one shape share one buffer, which is zeroed once."""
 
     breaks = ("D3", "B4")
 
@@ -151,11 +151,9 @@ class GradientBufferReused(Fault):
         step, kept = session.load(batch), memory(session)
 
         def buffered(grad: Tensor) -> Tensor:
-            return kept.setdefault(("grad", grad.shape), torch.empty_like(grad)).add_(grad)
+            return kept.setdefault(("grad", grad.shape), torch.zeros_like(grad)).add_(grad)
 
         def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
-            kept.pop(("grad", k.shape), None) if not kept.get("used") else None
-            kept["used"] = True
             return step(q, Changed.apply(k, buffered), v)
 
         return forward
