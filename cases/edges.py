@@ -115,7 +115,7 @@ MIXED = (
              _mixed_shape(8, 2, 64)),
     Scenario("mixed/images-padded", "A1 A3 A4 A5 A7 B3", _mixed(VISION, PACKED, HOLES), _mixed_shape(4, 1, 24)),
     Scenario("mixed/bounded", "A1 A2 A3 A4 A5 A7 B3",
-             _mixed(WINDOW, PACKED, HOLES, Vision((IMAGES,), variant="bounded")), _mixed_shape(4, 4, 80)),
+             _mixed(Window(20), PACKED, HOLES, Vision((IMAGES,), variant="bounded")), _mixed_shape(4, 4, 80)),
     Scenario("mixed/csa-images", "A1 A3 A4 A5 A6 A7 B3", _mixed(ROUTED, VISION, PACKED), _mixed_shape(4, 4, 128)),
     Scenario("mixed/csa-window-padded", "A1 A2 A4 A6 A7 B3", _mixed(ROUTED, Window(90), HOLES),
              _mixed_shape(8, 2, 128)),

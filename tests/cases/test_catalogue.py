@@ -76,6 +76,31 @@ def test_a_case_names_only_rules_that_show_in_it(case):
         assert work.dead_keys(case.mask, case.rows()).all(1).any(), "poison has nowhere to stand"
 
 
+VARIANTS = {"inclusive", "symmetric", "compacted", "runs", "bounded", "overlay"}
+PINNED = sorted({(case.name, rule.name) for case in DEFAULT for rule in case.mask.rules if rule.variant})
+
+
+@pytest.mark.parametrize(("name", "kind"), PINNED, ids=[" ".join(pin) for pin in PINNED])
+def test_a_pinned_variant_shows_in_its_mask(name, kind):
+    """No other reading of the rule gives the same masks at every world."""
+    cases = {case.world: case for case in DEFAULT if case.name == name}.values()
+    own = next(rule for case in cases for rule in case.mask.rules if rule.name == kind)
+    for other in (None, *own.variants):
+        if other != own.variant and (own.variant, other) != ("overlay", None):
+            assert any(not torch.equal(pairs(case.mask, case), pairs(read_as(case.mask, kind, other), case))
+                       for case in cases), f"{own} of {name} is as good as {kind}.{other}"
+
+
+def read_as(mask, kind, variant):
+    return Mask(tuple(replace(rule, variant=variant) if rule.name == kind else rule for rule in mask.rules))
+
+
+@pytest.mark.parametrize("case", EACH, ids=lambda case: case.name)
+def test_a_variant_in_a_name_is_pinned(case):
+    words = set(case.name.split("/")[1].split("-"))
+    assert words & VARIANTS <= {rule.variant for rule in case.mask.rules}
+
+
 def area_by_rank(case):
     layout = list(torch.arange(case.shape.tokens).split(Place(case.world, case.shape.tokens).shard))
     layout += [torch.arange(0)] * (case.world - len(layout))
