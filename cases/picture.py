@@ -1,7 +1,5 @@
 """A mask in n x n cells, exact from key intervals: what a report draws."""
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor
 
@@ -34,12 +32,9 @@ def allowed_share(mask: Mask, rows: Rows, cells: int = 48, row: int = 0) -> Tens
 
 def owner(layout: list[Tensor], rows: Rows, cells: int = 48, row: int = 0) -> Tensor:
     """`[n]`: the rank that holds most of the query rows of each cell of batch row `row`; ranks that tie take turns."""
-    held = owners(layout, rows)[row]
-    edge = edges(rows.tokens, cells).tolist()
-    return torch.stack([_most(held[first:last], cell) for cell, (first, last) in enumerate(pairwise(edge))])
-
-
-def _most(ranks: Tensor, turn: int) -> Tensor:
-    names, counts = ranks.unique(return_counts=True)
-    tied = names[counts == counts.max()]
-    return tied[turn % len(tied)]
+    held = torch.nn.functional.one_hot(owners(layout, rows)[row], len(layout))
+    edge = edges(rows.tokens, cells)
+    counts = torch.nn.functional.pad(held.cumsum(0), (0, 0, 1, 0))[edge].diff(dim=0)
+    tied = (counts == counts.amax(1, keepdim=True)).long()
+    turn = torch.arange(len(counts)) % tied.sum(1)
+    return (tied.cumsum(1) > turn[:, None]).long().argmax(1)

@@ -7,8 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from cases import picture as drawing
-from cases.case import Case
+from cases.case import Case, Shape
 from cases.mask import Mask
+from cases.rows import Rows
 from cases.work import Work
 from cases.work import work as counted
 from harness import divergence
@@ -111,7 +112,7 @@ class _Layout(tuple):
 
 @lru_cache(maxsize=64)
 def _counted(case: Case, mask: Mask, layout: _Layout) -> Work:
-    return counted(mask, case.rows(), case.shape, layout.parts)
+    return counted(mask, _rows(case), case.shape, layout.parts)
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +126,16 @@ def _work(case: Case, mask: Mask, layout: _Layout) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _picture(case: Case, mask: Mask, layout: _Layout) -> dict[str, Any]:
-    rows = case.rows()
-    allowed = drawing.allowed_share(mask, rows)
-    rounded = [[round(share, 4) for share in line] for line in allowed.tolist()]
-    return {"size": len(rounded), "allowed": rounded, "owner": drawing.owner(layout.parts, rows).tolist()}
+    allowed = _allowed(mask, case.shape)
+    return {"size": len(allowed), "allowed": allowed, "owner": drawing.owner(layout.parts, _rows(case)).tolist()}
+
+
+@lru_cache(maxsize=64)
+def _allowed(mask: Mask, shape: Shape) -> list[list[float]]:
+    rows = mask.rows(shape.batch, shape.tokens, shape.kv_heads)
+    return [[round(share, 4) for share in line] for line in drawing.allowed_share(mask, rows).tolist()]
+
+
+@lru_cache(maxsize=64)
+def _rows(case: Case) -> Rows:
+    return case.rows()

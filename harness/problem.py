@@ -24,6 +24,7 @@ class Problem:
 
     mask    the case's mask as the variants read it
     clean   the numbers as drawn; `given` has poison and, under dead.undefined, dout 0 in dead rows
+    size    elements of q, k, v and dout together
     """
 
     def __init__(self, case: Case, variants: frozenset[str], seed: int):
@@ -34,6 +35,7 @@ class Problem:
         if "dead.undefined" in variants:
             self.clean = self.without_dead_dout(self.clean)
         self.given = inputs.poisoned(self.clean, case, self.mask, self.rows)
+        self.size = sum(tensor.numel() for tensor in self.clean.tensors())
 
     @cached_property
     def truth(self) -> Truth:
@@ -83,13 +85,9 @@ class _Kept:
         with self._lock:
             problem = self._problems.pop(key, None) or Problem(case, variants, seed)
             self._problems[key] = problem
-            while len(self._problems) > 1 and _elements(self._problems.values()) > KEPT_ELEMENTS:
+            while len(self._problems) > 1 and sum(kept.size for kept in self._problems.values()) > KEPT_ELEMENTS:
                 self._problems.popitem(last=False)
         return problem
-
-
-def _elements(problems: Iterable[Problem]) -> int:
-    return sum(tensor.numel() for problem in problems for tensor in problem.clean.tensors())
 
 
 _kept = _Kept()
