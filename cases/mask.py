@@ -63,5 +63,9 @@ class Mask:
         keys = intervals.intersect(keys, live)
         return keys * ~rows.padded[:, None, i, None, None]
 
+    def documents(self, rows: Rows) -> Tensor | None:
+        """`[B, S]`: equal where two tokens of a row are of one document; None without documents."""
+        return next((rule.numbers(rows) for rule in self.rules if rule.name == "documents"), None)
+
     def __str__(self) -> str:
         return " & ".join(map(str, self.rules)) or "full"

@@ -74,7 +74,7 @@ def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
         first = answer.breaches[0]
         return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=answer.breaches)
     found = budget.judge(answer.tensors, problem.truth, problem.twin, DTYPES[problem.case.dtype],
-                         problem.rows.documents, problem.compared)
+                         problem.mask.documents(problem.rows), problem.compared)
     deviations = [_deviation(name, found.get(name), problem, layout, level)
                   for name in _asked(problem.case)]
     verdict = Verdict("PASS", None, deviations)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cases import runs
-from cases.case import Place, Scenario, Shape
+from cases.case import Inputs, Place, Scenario, Shape
 from cases.mask import Mask
 from cases.rows import Rows
 from cases.rules.causal import Causal
@@ -45,17 +45,20 @@ class Documents(Rule):
         return {"documents": runs.tensor("documents", self.ids, rows)}
 
     def allowed(self, rows: Rows, i: Tensor, j: Tensor) -> Tensor:
-        ids = rows.documents if self.variant is None else _run_numbers(rows.documents)
+        ids = self.numbers(rows)
         return (ids[:, i, None] == ids[:, None, j])[:, None]
 
     def keys(self, rows: Rows, i: Tensor) -> Tensor:
-        ids = rows.documents if self.variant is None else _run_numbers(rows.documents)
-        tables = [_runs_by_document(row) for row in ids]
+        tables = [_runs_by_document(row) for row in self.numbers(rows)]
         width = max(table.shape[1] for table, _ in tables)
         found = torch.zeros(rows.batch, len(i), width, 2, dtype=torch.int64)
         for row, (table, document) in zip(found, tables):
             row[:, :table.shape[1]] = table[document[i]]
         return found[:, None]
+
+    def numbers(self, rows: Rows) -> Tensor:
+        """`[B, S]`: equal where two tokens are of one document, as the variant reads the ids."""
+        return rows.documents if self.variant is None else _run_numbers(rows.documents)
 
     def sliced(self, tokens: int) -> "Documents":
         return replace(self, ids=tuple(runs.cut_runs(row, tokens) for row in self.ids))
@@ -125,4 +128,6 @@ CASES = (
     Scenario("packed/reunited-runs", "A1 A3", _causal(((1, 60), (2, 130), (1, 66)), variant="runs")),
     Scenario("packed/two-rows", "A1 A3 A4 B3",
              Mask((Causal(), Documents.packed([50, 78], [9, 100], tokens=128))), Shape(batch=2, tokens=128)),
+    Scenario("packed/three-rows", "A1 A3 A8 B8", _packed([96], [30, 1, 65], [60, 36]),
+             Shape(batch=3, tokens=96, heads=6, head_dim=80), inputs=Inputs(grads="qk")),
 )

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from cases import generate, intervals
 from cases.mask import Mask
 from cases.rules.causal import Causal
+from cases.rules.documents import Documents
 from cases.rules.regions import Regions, Router
 from cases.rules.vision import Vision
 from cases.rules.window import Window
@@ -156,3 +157,11 @@ def test_declared_variants_hold_only_where_the_spec_says_so():
     assert str(full) == "causal & vision.none"
     assert str(Mask((Window(3),)).under(declared)) == "window.symmetric(3)"
     assert Mask((Window(3, variant="inclusive"),)).under(declared).rules[0].variant == "inclusive"
+
+
+def test_a_mask_tells_documents_as_their_variant_reads_the_ids():
+    ids = ((1, 2), (2, 1), (1, 2))
+    rows = Mask((Documents((ids,)),)).rows(1, 5, 1)
+    assert Mask((Documents((ids,)),)).documents(rows).tolist() == [[1, 1, 2, 1, 1]]
+    assert Mask((Documents((ids,), variant="runs"),)).documents(rows).tolist() == [[0, 0, 1, 2, 2]]
+    assert Mask().documents(rows) is None
