@@ -1,4 +1,4 @@
-"""What a list of cases covers: SPEC ids, and pairs of (rule, world, layout, dtype, head ratio, head_dim)."""
+"""What a list of cases covers: SPEC ids, and pairs of values that meet in a case."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,6 +6,10 @@ from itertools import combinations, product
 
 from cases.case import Case, Shape
 
+HEAD_DIMS = (16, 24, 32, 64, 80, 128, 256)
+EVERY_TWO = ("rule", "world", "layout", "dtype", "heads", "head_dim")
+CROSSED = (*combinations(EVERY_TWO, 2), ("rule", "variant"), ("rule", "inputs"))
+NEVER = {("causal", "window.symmetric")}
 REQUIRED = tuple(f"{part}{n}" for part, last in (("A", 9), ("B", 8), ("D", 9)) for n in range(1, last + 1))
 
 
@@ -25,6 +29,20 @@ def head_ratio(shape: Shape) -> str:
     return "MQA" if shape.kv_heads == 1 < shape.heads else f"{shape.heads // shape.kv_heads}:1"
 
 
+def head_dim(shape: Shape) -> int:
+    """The head_dim, or what stands for all that are smaller or larger than the common ones."""
+    return next((size for size in HEAD_DIMS if shape.head_dim <= size), shape.head_dim)
+
+
+def unusual_inputs(case: Case) -> tuple[str, ...]:
+    """What is not as always in the numbers of a case and in how they lie in memory."""
+    inputs, shape = case.inputs, case.shape
+    found = {"scale": case.scale is not None, "value_dim": shape.v_dim != shape.head_dim, "batch": shape.batch > 1,
+             inputs.strides: inputs.strides != "dense", "dout": inputs.dout != "random",
+             inputs.poison: inputs.poison is not None, "grads": inputs.grads not in ("qkv", "")}
+    return tuple(name for name, holds in found.items() if holds)
+
+
 def rule_names(case: Case) -> tuple[str, ...]:
     """The rules of a case; "full" stands for the absence of A1. What is to be refused is no rule."""
     names = tuple(rule.name for rule in case.mask.rules if not rule.refused)
@@ -32,23 +50,28 @@ def rule_names(case: Case) -> tuple[str, ...]:
 
 
 def values(case: Case) -> dict[str, tuple]:
-    """What a case has of each dimension; a case has several rules and one of everything else."""
+    """What a case has of each dimension: any number of rules, variants and unusual inputs, one of everything else."""
     return {"rule": rule_names(case), "world": (case.world,), "layout": (case.layout,), "dtype": (case.dtype,),
-            "heads": (head_ratio(case.shape),), "head_dim": (case.shape.head_dim,)}
+            "heads": (head_ratio(case.shape),), "head_dim": (head_dim(case.shape),),
+            "variant": tuple(f"{rule.name}.{rule.variant}" for rule in case.mask.rules if rule.variant),
+            "inputs": unusual_inputs(case)}
 
 
 def pairs(cases: Iterable[Case]) -> dict[tuple[str, str], dict[tuple, int]]:
-    """(dimension, dimension) -> (value, value) -> number of cases, zero for values that never meet."""
+    """(dimension, dimension) -> (value, value) -> number of cases, zero for values that never meet.
+
+    What cannot meet (NEVER) is no pair.
+    """
     counts: dict[tuple[str, str], Counter] = {}
     seen: dict[str, set] = {}
     for case in cases:
         own = values(case)
         for name, occurring in own.items():
             seen.setdefault(name, set()).update(occurring)
-        for one, other in combinations(own, 2):
+        for one, other in CROSSED:
             counts.setdefault((one, other), Counter()).update(product(own[one], own[other]))
-    return {(one, other): {pair: counted[pair] for pair in product(sorted(seen[one]), sorted(seen[other]))}
-            for (one, other), counted in counts.items()}
+    return {(one, other): {pair: counted[pair] for pair in product(sorted(seen[one]), sorted(seen[other]))
+                           if pair not in NEVER} for (one, other), counted in counts.items()}
 
 
 def missing(cases: Iterable[Case]) -> list[str]:

@@ -72,9 +72,15 @@ NUMBERS = (
     *(Scenario(f"edges/grads-{grads}", "A1 B8", PLAIN, _small(tokens=96), inputs=Inputs(grads=grads))
       for grads in ("q", "k", "v", "kv")),
     Scenario("edges/grads-none", "A1 B8", PLAIN, _small(tokens=96), inputs=Inputs(grads="")),
+    Scenario("edges/packed-grads-qv", "A1 A3 A4 A8 A9 B3 B8", POISONED, _small(heads=8, head_dim=160),
+             inputs=Inputs(grads="qv")),
     Scenario("edges/huge-padding", "A1 A4 B3 B5", TAIL, _small(), inputs=Inputs(poison="huge")),
     Scenario("edges/huge-packed", "A1 A3 A4 B3 B5", POISONED, _small(), inputs=Inputs(poison="huge")),
     Scenario("edges/huge-dead-keys", "A1 A6 B5", DEAD_KEYS, _small(), inputs=Inputs(poison="huge")),
+    Scenario("edges/huge-full", "A3 A4 B3 B5", Mask(POISONED.rules[1:]), _small(head_dim=8),
+             inputs=Inputs(poison="huge")),
+    Scenario("edges/huge-window", "A1 A2 A4 A9 B3 B5", Mask((*TAIL.rules, Window(30))), _small(heads=6, head_dim=24),
+             scale=0.4, inputs=Inputs(poison="huge")),
     Scenario("edges/nan-padding", "A1 A4 B3 B5", TAIL, _small(), inputs=Inputs(poison="nan")),
     Scenario("edges/nan-packed", "A1 A3 A4 B3 B5", POISONED, _small(), inputs=Inputs(poison="nan")),
     Scenario("edges/nan-dead-keys", "A1 A6 B5", DEAD_KEYS, _small(), inputs=Inputs(poison="nan")),
@@ -85,6 +91,7 @@ PACKED = Documents((((1, 75), (2, 90), (0, 15), (1, 60)),))
 HOLES = Padding((((0, 9), (95, 110)),))
 ROUTED = Regions.even(240, 16, Router(11, top_k=4, share=8))
 WIDELY = Regions.even(240, 16, Router(12, top_k=9, share=8))
+AHEAD = Regions.even(240, 40, ((((120, (0, 1, 4)), (120, (0, 2, 3, 5))), ((240, (0, 1, 3, 5)),)),))
 WINDOW, VISION = Window(48), Vision((IMAGES,))
 
 
@@ -127,6 +134,16 @@ MIXED = (
     Scenario("mixed/compacted-runs", "A1 A2 A3 A4 A7 B3",
              _mixed(Window(30, variant="compacted"), Documents(PACKED.ids, variant="runs"), HOLES),
              _mixed_shape(4, 1, 80)),
+    Scenario("mixed/inclusive-runs", "A2 A3 A4 A6 A7 A8 A9 B3 B7",
+             Mask((Window(20, variant="inclusive"), Documents(PACKED.ids, variant="runs"), HOLES, AHEAD,
+                   Vision((IMAGES,), variant="bounded"))),
+             _mixed_shape(6, 2, 256), inputs=Inputs(strides="transposed")),
+    Scenario("mixed/symmetric-scaled", "A2 A3 A4 A5 A6 A7 A9 B3 B7",
+             Mask((Window(20, variant="symmetric"), PACKED, HOLES, AHEAD, Vision((IMAGES,), variant="overlay"))),
+             _mixed_shape(), scale=-0.3, inputs=Inputs("unbind", "expanded")),
+    Scenario("mixed/compacted-nan-tails", "A2 A3 A4 A5 A6 A7 B3 B5 B7 B8",
+             Mask((Window(20, variant="compacted"), PACKED, HOLES, AHEAD, Vision((IMAGES,), variant="none"))),
+             _mixed_shape(), inputs=Inputs("tail", poison="nan", grads="kv")),
     Scenario("mixed/two-rows", "A1 A2 A3 A4 A5 A7 B3",
              _mixed(WINDOW, Documents((PACKED.ids[0], ((4, 240),))), Padding((((200, 240),), ((0, 30),))),
                     Vision((IMAGES, ((0, 100), (1, 140))))), _mixed_shape(batch=2)),

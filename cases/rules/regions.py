@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cases import intervals, runs
-from cases.case import Place, Scenario, Shape
+from cases.case import Inputs, Place, Scenario, Shape
 from cases.mask import Mask
 from cases.rows import Rows
 from cases.rules.causal import Causal
@@ -184,4 +184,13 @@ CASES = (
              Shape(tokens=240)),
     Scenario("csa/two-rows", "A1 A6",
              Mask((Causal(), Regions(((64, 64), (10, 30, 50, 38)), Router(10, 1, 4)))), Shape(batch=2, tokens=128)),
+    Scenario("csa/padded-rows", "A1 A4 A6 A9 B3 B8",
+             Mask((Causal(), Regions(((64, 64), (10, 30, 50, 38)), Router(13, 2, 4)),
+                   Padding((((0, 21),), ((50, 60), (110, 128)))))),
+             Shape(batch=2, tokens=128, heads=4, kv_heads=4, head_dim=1), inputs=Inputs(grads="qv")),
+    Scenario("csa/unbind", "A6 A8 A9 B7", Mask((Regions.even(150, 16, Router(14, 2, 8)),)),
+             Shape(tokens=150, heads=6, head_dim=8, value_dim=24), scale=0.5, inputs=Inputs(strides="unbind")),
+    Scenario("csa/huge-packed", "A3 A4 A6 A9 B3 B5",
+             Mask((Regions.even(150, 16, Router(15, 2, 8)), Documents((((1, 60), (0, 15), (2, 75)),)))),
+             Shape(tokens=150, head_dim=136), inputs=Inputs(poison="huge")),
 )

@@ -103,6 +103,7 @@ def _straddle(reach: float, window: float | None = None, variant: str | None = N
 
 
 IMAGES = ((0, 20), (1, 45), (0, 30), (1, 60), (2, 25), (0, 60))
+APART = ((1, 50), (2, 60), (1, 70), (0, 12), (2, 48))
 ENDS = ((1, 40), (0, 120), (2, 40))
 
 CASES = (
@@ -128,6 +129,15 @@ CASES = (
     Scenario("vision/bounded-straddle", "A1 A2 A5", _straddle(1.6, window=0.4, variant="bounded"),
              Shape(heads=8, kv_heads=2)),
     Scenario("vision/none", "A1 A5", _causal(IMAGES, variant="none"), Shape(tokens=240)),
+    Scenario("vision/none-packed", "A1 A2 A3 A4 A5 B3",
+             Mask((Causal(), Vision((IMAGES,), variant="none"), Window(40), Documents((APART,)))),
+             Shape(tokens=240, heads=4, kv_heads=1, head_dim=256)),
+    Scenario("vision/runs", "A1 A3 A4 A5 A8 B3",
+             Mask((Causal(), Vision((IMAGES,)), Documents((APART,), variant="runs"), Padding((((70, 80),),)))),
+             Shape(tokens=240, heads=6, head_dim=128, value_dim=64)),
+    Scenario("vision/compacted", "A1 A2 A3 A4 A5 A9 B3",
+             Mask((Causal(), Vision((IMAGES,), variant="overlay"), Window(24, variant="compacted"), Documents((APART,)),
+                   Padding((((70, 80),),)))), Shape(tokens=240, heads=8, head_dim=8), scale=-0.4),
     Scenario("vision/two-rows", "A1 A5", _causal(((0, 9), (1, 50), (0, 69)), ((1, 30), (0, 60), (2, 38))),
              Shape(batch=2, tokens=128, head_dim=24)),
 )

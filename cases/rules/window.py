@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cases import intervals
-from cases.case import Place, Scenario, Shape
+from cases.case import Inputs, Place, Scenario, Shape
 from cases.mask import Mask
 from cases.rows import Rows
 from cases.rules.causal import Causal
@@ -92,6 +92,10 @@ def _compacted(place: Place) -> Mask:
     return Mask((Causal(), *rules, Window(place.shard // 2 + 1, variant="compacted")))
 
 
+INTERLEAVED = ((1, 40), (2, 33), (1, 30), (0, 7), (2, 40))
+PACKED = Documents.packed([50, 21, 79])
+LONG = Documents.packed([700, 3, 397])
+
 CASES = (
     Scenario("sliding/one", "A1 A2", Mask((Causal(), Window(1)))),
     Scenario("sliding/two", "A1 A2", Mask((Causal(), Window(2))), Shape(tokens=129, heads=4, kv_heads=4)),
@@ -108,4 +112,13 @@ CASES = (
     Scenario("sliding/symmetric", "A2", lambda place: Mask((Window(place.shard // 2 + 1, variant="symmetric"),)),
              Shape(tokens=190)),
     Scenario("sliding/compacted", "A1 A2 A3 A4 B3", _compacted, Shape(tokens=240, heads=4, kv_heads=1)),
+    Scenario("sliding/compacted-full", "A2 A3 A4 A9 B3 B8",
+             Mask((Window(20, variant="compacted"), Documents((INTERLEAVED,)), Padding((((20, 31),),)))),
+             Shape(tokens=150, heads=3, kv_heads=3, head_dim=160), inputs=Inputs(grads="kv")),
+    Scenario("sliding/packed-inclusive", "A1 A2 A3 A8 A9 B7", Mask((Causal(), Window(20, variant="inclusive"), PACKED)),
+             Shape(tokens=150, heads=6), scale=0.3, inputs=Inputs(strides="transposed")),
+    Scenario("sliding/packed-symmetric", "A2 A3 A8 B7", Mask((Window(20, variant="symmetric"), PACKED)),
+             Shape(tokens=150, heads=6, head_dim=64, value_dim=32), inputs=Inputs(strides="unbind")),
+    Scenario("sliding/long-rows", "A1 A2 A3 A8", Mask((Causal(), Window(300), LONG)),
+             Shape(tokens=1100, heads=2, kv_heads=1, head_dim=16)),
 )
