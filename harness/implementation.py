@@ -3,12 +3,15 @@
 import importlib
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from inspect import isbuiltin
+from types import ModuleType
 from typing import Any, Protocol
 
 from torch import Tensor
 
 from cases.case import Case
 from cases.rows import Rows
+from harness import declared, stacks
 
 
 @dataclass(frozen=True)
@@ -123,8 +126,17 @@ def load(spec: str) -> Implementation:
     """The implementation named in KNOWN, by "ring:KERNEL", "sabotage:NAME", "mutant:MODULE/NUMBER" or
     "package.module:name".
 
-    Raises ValueError with one clear line when there is none.
+    Raises ValueError with one clear line when there is none, or when what it declares cannot be so.
     """
+    made = _found(spec)
+    wrong = declared.wrong(made, Implementation)
+    if wrong:
+        raise ValueError(f"implementation {spec!r}: {wrong}")
+    made.name = made.name or spec.partition(":")[2]
+    return made
+
+
+def _found(spec: str) -> Implementation:
     module_name, colon, name = KNOWN.get(spec, spec).partition(":")
     if not colon:
         known = ", ".join(KNOWN)
@@ -140,23 +152,49 @@ def load(spec: str) -> Implementation:
     if module_name in KNOWN:
         made = load(module_name)
         if name not in made.kernels:
-            raise ValueError(f"{module_name} has no kernel {name!r}: known are {', '.join(made.kernels)}")
+            known = f"known are {', '.join(made.kernels)}" if made.kernels else "it has none to choose from"
+            raise ValueError(f"{module_name} has no kernel {name!r}: {known}")
         made.kernel, made.name = name, spec
         return made
+    if not module_name or not name:
+        raise ValueError(f"implementation {spec!r} lacks the {'name' if module_name else 'module'}: package.module:name")
+    return _made(_attribute(_imported(module_name, spec), name, spec), name, spec)
+
+
+def _imported(module_name: str, spec: str) -> ModuleType:
     try:
-        module = importlib.import_module(module_name)
+        return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise ValueError(f"implementation {spec!r}: no module named {error.name!r}") from error
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"implementation {spec!r}: no module named {error.name or module_name!r}") from error
+    except (Exception, SystemExit) as error:
+        said = stacks.raised_below(error)
         raise ValueError(f"implementation {spec!r}: module {module_name} cannot be imported: {said}") from error
+
+
+def _attribute(module: ModuleType, name: str, spec: str) -> Any:
+    """What stands under a name or, inside classes, under a dotted one."""
+    found, path = module, f"module {module.__name__}"
+    for part in name.split("."):
+        try:
+            found, path = getattr(found, part), f"{path}.{part}"
+        except AttributeError as error:
+            raise ValueError(f"implementation {spec!r}: {path} has no {part!r}") from error
+    return found
+
+
+def _made(found: Any, name: str, spec: str) -> Implementation:
+    """An implementation as it is, or what its class or a function makes."""
+    foreign = isinstance(found, type) and not issubclass(found, Implementation)
+    if isinstance(found, Implementation):
+        return found
+    if foreign or isbuiltin(found) or not callable(found):
+        what = f"the class {found.__name__}" if isinstance(found, type) else f"a {type(found).__name__}"
+        raise ValueError(f"implementation {spec!r} is {what}, not a harness.implementation.Implementation")
     try:
-        found = getattr(module, name)
-    except AttributeError as error:
-        raise ValueError(f"implementation {spec!r}: module {module_name} has no {name!r}") from error
-    made = found() if isinstance(found, type) or not isinstance(found, Implementation) else found
+        made = found()
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"implementation {spec!r}: {name}() raised {stacks.raised_below(error)}") from error
     if not isinstance(made, Implementation):
         kind = type(made).__name__
-        raise ValueError(f"implementation {spec!r} is a {kind}, not a harness.implementation.Implementation")
-    made.name = made.name or name
+        raise ValueError(f"implementation {spec!r} makes a {kind}, not a harness.implementation.Implementation")
     return made

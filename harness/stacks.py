@@ -11,6 +11,7 @@ from pathlib import Path
 
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<call>.+)$')
 LONGEST = 160
+WIDEST, MOST = 400, 60
 FOREIGN = ("/torch/", "/lib/python", "<frozen")
 
 
@@ -40,14 +41,12 @@ def collect(processes: dict[int, tuple[int, str]], wait: float = 0.5) -> dict[in
 def of_thread(ident: int) -> str:
     """The stack of a thread of this process in faulthandler's form."""
     frame = sys._current_frames().get(ident)
-    frames = reversed(traceback.extract_stack(frame)) if frame else ()
-    return "".join(f'  File "{item.filename}", line {item.lineno} in {item.name}\n' for item in frames)
+    return _stack(traceback.extract_stack(frame)) if frame else ""
 
 
 def last_call(stack: str) -> str:
     """The innermost call that is neither torch's nor Python's own: "exchange (ring.py:31)"."""
-    frames = [match for match in map(FRAME.match, stack.splitlines()) if match]
-    own = [frame for frame in frames if not any(part in frame["file"] for part in FOREIGN)] or frames
+    own = _own(stack) or _frames(stack)
     stopped = "stopped " if stack.startswith("(the process was stopped)") else ""
     if not own:
         return f"{stopped}without a stack"
@@ -55,12 +54,51 @@ def last_call(stack: str) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """One line about an exception: its type, its first line and the own call that it came from."""
-    frames = traceback.extract_tb(error.__traceback__)[::-1]
-    stack = "".join(f'  File "{item.filename}", line {item.lineno} in {item.name}\n' for item in frames)
-    text = " ".join(str(error).split())
+    """One line about an exception: its type, the beginning of its message and the own call that it came from."""
+    return f"{said(error)} {last_call(_stack(traceback.extract_tb(error.__traceback__)))}"
+
+
+def raised_below(error: BaseException) -> str:
+    """The same for who called what raised: its own frame is never the place."""
+    stack = _stack(traceback.extract_tb(error.__traceback__)[1:])
+    return f"{said(error)} {last_call(stack)}" if _own(stack) else said(error)
+
+
+def said(error: BaseException) -> str:
+    """The type of an exception and the beginning of its message."""
+    text = " ".join(_message(error).split())
     short = text if len(text) <= LONGEST else text[:LONGEST] + "..."
-    return f"{type(error).__name__}{': ' if short else ''}{short} {last_call(stack)}"
+    return f"{type(error).__name__}{': ' if short else ''}{short}"
+
+
+def told(error: BaseException) -> str:
+    """The traceback, its lines and their number cut to what can be read."""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    lines = [line if len(line) <= WIDEST else line[:WIDEST] + "..." for line in lines]
+    if len(lines) <= MOST:
+        return "\n".join(lines)
+    return "\n".join([*lines[:MOST // 2], f"({len(lines) - MOST} lines left out)", *lines[-(MOST // 2):]])
+
+
+def _stack(frames: list[traceback.FrameSummary]) -> str:
+    """Innermost frame first."""
+    return "".join(f'  File "{item.filename}", line {item.lineno} in {item.name}\n' for item in frames[::-1])
+
+
+def _frames(stack: str) -> list[re.Match]:
+    return [match for match in map(FRAME.match, stack.splitlines()) if match]
+
+
+def _own(stack: str) -> list[re.Match]:
+    """Frames that are neither torch's nor Python's own."""
+    return [frame for frame in _frames(stack) if not any(part in frame["file"] for part in FOREIGN)]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its message cannot be made)"
 
 
 def _main_thread(dump: str) -> str:

@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import parent_process
@@ -72,8 +71,8 @@ def _answer(job: Job, ranks: ProcessRanks) -> tuple:
     ranks.trace.begin()
     try:
         return "done", trials.run(job.kind, job.case, implementation(job.spec), ranks, job.timing, job.spec)
-    except (Exception, SystemExit) as error:
-        return "raised", stacks.raised(error), traceback.format_exc()
+    except BaseException as error:  # noqa: BLE001  SIGINT is ignored here, so whatever comes is an implementation's
+        return "raised", stacks.raised(error), stacks.told(error)
 
 
 @cache

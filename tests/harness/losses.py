@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from harness.adapters.dense import Dense
+from harness.implementation import Session
 
 
 class Loss(Dense):
@@ -36,6 +37,59 @@ class OutOfMemory(Loss):
     def spoil(self, group, last):
         if last:
             raise torch.OutOfMemoryError("Tried to allocate 3.00 TiB")
+
+
+class Unsayable(Exception):
+    """Neither its message nor a copy of it can be made."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+    def __reduce__(self):
+        raise TypeError("no copy")
+
+
+class RaisesUnsayable(Loss):
+    def spoil(self, group, last):
+        if last:
+            raise Unsayable
+
+
+class RaisesAtLength(Loss):
+    def spoil(self, group, last):
+        if last:
+            raise ValueError("\n\n  no\n" + "room " * 200_000 + "\nline" * 5000)
+
+
+class Leaves(Loss):
+    def spoil(self, group, last):
+        if last:
+            raise SystemExit("enough\nof it")
+
+
+class Interrupts(Loss):
+    def spoil(self, group, last):
+        if last:
+            raise KeyboardInterrupt
+
+
+class Exits(Loss):
+    def spoil(self, group, last):
+        if last:
+            os._exit(0)
+
+
+class FailsToClose(Dense):
+    def open(self, case, group):
+        return Unclosable(self, case, group)
+
+
+class Unclosable(Session):
+    def close(self):
+        if self.group.rank == self.group.size - 1:
+            raise OSError("still in use")
 
 
 class Hanging(Loss):

@@ -23,12 +23,19 @@ def run(pool, spec="dense", limit=20.0):
     ("RaisesInBackward", "rank 1 raised RuntimeError: no backward for this shape", "in backward (losses.py"),
     ("KilledAfterSending", "rank 1 was killed by signal 9", "rank 0 "),
     ("TooLong", "rank 1 ", "rank 0"),
+    ("RaisesUnsayable", "rank 1 raised Unsayable: (its message cannot be made)", "in spoil (losses.py"),
+    ("RaisesAtLength", "rank 1 raised ValueError: no room room", "in spoil (losses.py"),
+    ("Leaves", "rank 1 raised SystemExit: enough of it", "in spoil (losses.py"),
+    ("Interrupts", "rank 1 raised KeyboardInterrupt in spoil (losses.py", "rank 0 "),
+    ("Exits", "rank 1 exited with code 0", "rank 0 "),
+    ("FailsToClose", "rank 1 raised OSError: still in use", "in close (losses.py"),
 ])
 def test_a_lost_rank_is_named_and_replaced(pool, loss, words, frame):
     before = pool.restarts
     record = run(pool, f"{LOSSES}:{loss}")
     first = record["reason"].splitlines()[0]
     assert record["verdict"] == "ERROR" and first.startswith(words) and frame in first
+    assert len(first) < 600 and len(record["reason"]) < 40_000
     assert record["case"]["id"] == causal().id and "ringcheck --ranks 2" in record["diagnosis"]["again"]
     assert run(pool)["verdict"] == "PASS" and pool.restarts == before + 1
 
