@@ -7,10 +7,12 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from reports import fields, keep
+from reports.keep import KINDS
 
 SCHEMA = 1
-KINDS = ("run", "trial", "end")
 NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
@@ -21,23 +23,19 @@ class Unwritable(ValueError):
 class Writer:
     """Writes a results file, alone. Every call puts one complete line on disk before it returns, or none of it.
 
-    Non-finite floats become the strings "inf", "-inf" and "nan", so that an infinite ratio stays apart from
-    null (not compared). Raises Unwritable, also while another run writes the file.
+    Without `append`, results that are there already are put aside first; `aside` is their new name. Non-finite floats
+    become the strings "inf", "-inf" and "nan", so that an infinite ratio stays apart from null (not compared).
+    Raises Unwritable, also for a file of something else and while another run writes the file.
     """
 
     def __init__(self, path: str | Path, append: bool = False):
-        self.path = Path(path)
+        self.path, self.aside = Path(path), None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "ab", buffering=0)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not append:
-                self._file.truncate(0)
-            elif self.path.read_bytes()[-1:] not in (b"", b"\n"):
-                self._put(b"\n")
-        except BlockingIOError as error:
-            self._file.close()
-            raise Unwritable(f"results file {self.path} is being written by another run") from error
+            self._file = self._opened()
+            self.regular = self.path.is_file()
+            if self.regular and self.path.stat().st_size:
+                self._take_over(append)
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -62,6 +60,28 @@ class Writer:
     def __exit__(self, *_) -> None:
         self.close()
 
+    def _opened(self) -> BinaryIO:
+        file = open(self.path, "ab", buffering=0)
+        try:
+            if self.path.is_file():
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.close()
+            raise Unwritable(f"results file {self.path} is being written by another run") from error
+        return file
+
+    def _take_over(self, append: bool) -> None:
+        """Begins behind, or in the place of, a file that holds something."""
+        if not keep.holds_results(self.path):
+            self.close()
+            raise Unwritable(f"{self.path} is there already and is no results file of ringcheck; it is left as it is")
+        if not append:
+            self.aside = keep.put_aside(self.path)
+            self.close()
+            self._file = self._opened()
+        elif self.path.read_bytes()[-1:] != b"\n":
+            self._put(b"\n")
+
     def _line(self, kind: str, record: dict[str, Any]) -> None:
         stamped = {
             "kind": kind,
@@ -69,11 +89,12 @@ class Writer:
             **{key: record[key] for key in record if key not in ("kind", "schema")},
         }
         line = json.dumps(plain(stamped), allow_nan=False, separators=(",", ":"))
-        start = self._file.seek(0, os.SEEK_END)
+        start = self._file.seek(0, os.SEEK_END) if self.regular else 0
         try:
             self._put(line.encode() + b"\n")
         except OSError as error:
-            self._file.truncate(start)
+            if self.regular:
+                self._file.truncate(start)
             raise self._unwritable(error) from error
 
     def _put(self, data: bytes) -> None:
@@ -154,7 +175,7 @@ def _take(results: Results, number: int, line: str, cut: bool) -> None:
     place = f"{results.path}:{number}"
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         results.warnings.append(f"{place}: " + ("truncated last line left out" if cut else "not JSON, line left out"))
         return
     kind = record.get("kind") if isinstance(record, dict) else None
@@ -162,33 +183,22 @@ def _take(results: Results, number: int, line: str, cut: bool) -> None:
         raise ValueError(f"{place}: not a ringcheck record: kind is {kind!r}, known are {', '.join(KINDS)}")
     if record.get("schema") != SCHEMA:
         raise ValueError(f"{place}: schema {record.get('schema')!r} is unknown, this version reads {SCHEMA}")
+    try:
+        fields.check(kind, record)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
     if kind == "run" or not results.runs:
         results.runs.append(Run(record if kind == "run" else {}))
     if kind == "trial":
-        _check(place, record)
+        _restore(record)
         results.runs[-1].trials.append(record)
     if kind == "end":
         results.runs[-1].end = record
 
 
-def _check(place: str, trial: dict[str, Any]) -> None:
-    """Restores non-finite numbers of the deviations; the fields every reader relies on must be there."""
-    case = trial.get("case")
-    case = case if isinstance(case, dict) else {}
-    wanted = [
-        ("case", trial.get("case"), dict),
-        ("implementation", trial.get("implementation"), dict),
-        ("verdict", trial.get("verdict"), str),
-        ("case.id", case.get("id"), str),
-        ("case.name", case.get("name"), str),
-        ("case.world", case.get("world"), int),
-    ]
-    for name, value, kind in wanted:
-        if not isinstance(value, kind):
-            raise ValueError(f"{place}: field {name} is missing or no {kind.__name__}")
+def _restore(trial: dict[str, Any]) -> None:
+    """Non-finite numbers of the deviations as numbers."""
     for deviation in trial.get("deviations") or []:
         for name in ("ratio", "error", "allowance", "expected", "actual"):
-            if isinstance(deviation.get(name), str):
-                deviation[name] = NON_FINITE.get(deviation[name], deviation[name])
-        if not isinstance(deviation.get("ratio"), (int, float, type(None))):
-            raise ValueError(f"{place}: field deviations.ratio is no number: {deviation['ratio']!r}")
+            value = deviation.get(name)
+            deviation[name] = NON_FINITE.get(value, value) if isinstance(value, str) else value

@@ -88,3 +88,59 @@ def test_an_unwritable_file_is_one_clear_line(tmp_path):
     with pytest.raises(ValueError, match=r"results file .*file/r.jsonl cannot be written: ") as caught:
         record.Writer(tmp_path / "file" / "r.jsonl")
     assert "\n" not in str(caught.value)
+
+
+def test_results_that_are_there_are_put_aside(tmp_path):
+    path = tmp_path / "r.jsonl"
+    for trials in (1, 2, 3):
+        write(path, trials)
+    assert [len(record.read(tmp_path / name).trials) for name in ("r.1.jsonl", "r.2.jsonl", "r.jsonl")] == [1, 2, 3]
+    with record.Writer(path) as writer:
+        assert writer.aside == tmp_path / "r.3.jsonl"
+    with record.Writer(path) as writer:
+        assert writer.aside is None and not (tmp_path / "r.4.jsonl").exists()
+
+
+def test_a_run_cut_in_its_first_line_is_put_aside(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"kind":"run","schema":1,"argv":["--ca')
+    write(path, 1)
+    assert (tmp_path / "r.1.jsonl").read_text().endswith("--ca")
+
+
+@pytest.mark.parametrize("content", [b"notes\n", b'{"tokens": 8, "cu_seqlens": [0, 8]}\n', b"\x00\xff" * 99, b"[" * 99999])
+@pytest.mark.parametrize("append", [False, True])
+def test_a_file_of_something_else_is_left_as_it_is(tmp_path, content, append):
+    path = tmp_path / "batches.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(record.Unwritable, match="is no results file of ringcheck; it is left as it is"):
+        record.Writer(path, append)
+    assert path.read_bytes() == content
+
+
+def test_devices_take_records_and_a_full_one_is_one_clear_line():
+    write("/dev/null")
+    with pytest.raises(record.Unwritable, match="results file /dev/full cannot be written: No space left"):
+        write("/dev/full")
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"deviations": [1]}, "field deviations is no dict"),
+    ({"deviations": 5}, "field deviations is no list"),
+    ({"deviations": [{"ratio": "many"}]}, "field deviations.ratio is no number: 'many'"),
+    ({"diagnosis": "dk"}, "field diagnosis is no dict"),
+    ({"measurement": {"forward_s": ["fast"]}}, "field measurement.forward_s is no number"),
+    ({"picture": {"allowed": [[1.0]], "owner": []}}, "field picture.owner does not fit"),
+])
+def test_fields_of_another_kind_are_refused_with_their_name(tmp_path, changes, message):
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps({"kind": "trial", "schema": 1, **TRIAL, "deviations": [], **changes}) + "\n")
+    with pytest.raises(ValueError, match=f"r.jsonl:1: {message}"):
+        record.read(path)
+
+
+def test_a_line_nested_too_deep_is_left_out(tmp_path):
+    write(tmp_path / "r.jsonl", 1)
+    with open(tmp_path / "r.jsonl", "a") as file:
+        file.write("[" * 99999 + "\n")
+    assert any("r.jsonl:4: not JSON" in warning for warning in record.read(tmp_path / "r.jsonl").warnings)

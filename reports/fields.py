@@ -1,0 +1,71 @@
+"""What the fields of a record may hold, as far as any reader relies on it: a foreign line is refused by its field."""
+
+from collections.abc import Iterator
+from typing import Any
+
+NUMBER = (int, float)
+NUMBERS = [NUMBER]
+NON_FINITE = ("inf", "-inf", "nan")
+NEEDED = (("case", dict), ("implementation", dict), ("verdict", str), ("case.id", str), ("case.name", str),
+          ("case.world", int))
+TEXTS = dict.fromkeys(("headline", "requirement", "expected", "actual", "place", "level", "again"), str)
+FORMS = {
+    "run": {"time": str, "argv": [str], "settings": dict, "environment": dict},
+    "end": {"counts": dict, "seconds": NUMBER, "exit_code": int},
+    "trial": {
+        "case": {"id": str, "name": str, "world": int, "group": str, "digest": str, "requirements": [str],
+                 "rules": [str]},
+        "implementation": {"name": str, "spec": str, "layout": str, "device": str},
+        "verdict": str, "reason": str, "truth": str, "seconds": NUMBER,
+        "deviations": [{"tensor": str, "ratio": (*NUMBER, str), "level": str, "where": dict}],
+        "diagnosis": {**TEXTS, "shrunk": {"case": dict, "again": str},
+                      "recovered": {"sentence": str, "grid": [str], "legend": str, "counts": dict}},
+        "measurement": dict.fromkeys(("load_s", "forward_s", "backward_s", "step_s", "rank_step_s", "bytes_sent",
+                                      "messages", "peak_bytes"), NUMBERS),
+        "work": {**dict.fromkeys(("area", "flops_forward", "flops_backward"), NUMBER), "area_by_rank": NUMBERS,
+                 "need_bytes": NUMBERS, "area_by_hop": [NUMBERS]},
+        "picture": {"allowed": [NUMBERS], "owner": [int]},
+    },
+}
+
+
+def check(kind: str, record: dict[str, Any]) -> None:
+    """Raises ValueError for the first field that is missing or holds something else; null is nowhere wrong but in
+    what every reader needs."""
+    for name, form in NEEDED if kind == "trial" else ():
+        if not isinstance(_at(record, name), form):
+            raise ValueError(f"field {name} is missing or no {form.__name__}")
+    for name, words in _wrong(record, FORMS[kind], ""):
+        raise ValueError(f"field {name} is no {words}")
+    for deviation in record.get("deviations") or []:
+        ratio = deviation.get("ratio")
+        if isinstance(ratio, str) and ratio not in NON_FINITE:
+            raise ValueError(f"field deviations.ratio is no number: {ratio!r}")
+    picture = record.get("picture") or {}
+    if picture and len(picture.get("allowed") or []) != len(picture.get("owner") or []):
+        raise ValueError("field picture.owner does not fit picture.allowed")
+
+
+def _at(record: dict[str, Any], name: str) -> Any:
+    value: Any = record
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _wrong(value: Any, form: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(form, dict):
+        if not isinstance(value, dict):
+            yield name, "dict"
+            return
+        for key, inner in form.items():
+            if value.get(key) is not None:
+                yield from _wrong(value[key], inner, f"{name}.{key}".lstrip("."))
+    elif isinstance(form, list):
+        if not isinstance(value, list):
+            yield name, "list"
+            return
+        for item in value:
+            yield from _wrong(item, form[0], name)
+    elif not isinstance(value, form):
+        yield name, "number" if isinstance(form, tuple) else form.__name__
