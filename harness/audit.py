@@ -57,10 +57,9 @@ class Traffic:
 def traffic(session: Session, ranks: Ranks) -> Traffic:
     """What was moved so far; every rank takes part."""
     told = session.traffic()
-    counted = ranks.all_gather(told and told[0])
-    made = ranks.calls()
-    if made is None:
-        return Traffic(None, None, None, None, counted, [])
+    counted, made = zip(*ranks.all_gather((told and told[0], ranks.calls())), strict=True)
+    if None in made:
+        return Traffic(None, None, None, None, list(counted), [])
     by_rank = dict(zip(ranks.group.ranks, made, strict=True))
     step = {rank: [call for call in calls if call.phase in STEP] for rank, calls in by_rank.items()}
     whole = all(len(calls) < SLOTS for calls in made)
@@ -69,7 +68,7 @@ def traffic(session: Session, ranks: Ranks) -> Traffic:
                    [sum(call.kind != "recv" for call in calls) for calls in step.values()],
                    [sum(call.received(rank) for call in calls if call.phase == STEP[0])
                     for rank, calls in step.items()],
-                   counted, divergence.unlike(by_rank) if whole else [])
+                   list(counted), divergence.unlike(by_rank) if whole else [])
 
 
 def breaches(case: Case, mask: Mask, layout: list[Tensor], moved: Traffic) -> list[Breach]:

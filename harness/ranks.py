@@ -2,6 +2,7 @@
 
 import copy
 import os
+import pickle
 import random
 import threading
 import time
@@ -24,6 +25,7 @@ from harness.wire import tapped
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 Tensors = dict[str, Tensor]
+HEAD, SHORT = 8, 4096
 
 
 class Ranks(Protocol):
@@ -40,7 +42,7 @@ class Ranks(Protocol):
 
     def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager: ...
 
-    def calls(self) -> list[list[Call]] | None: ...
+    def calls(self) -> list[Call] | None: ...
 
 
 class ProcessRanks:
@@ -82,8 +84,17 @@ class ProcessRanks:
         return part
 
     def all_gather(self, value: Any) -> list[Any]:
-        every = [None] * self.group.size
-        dist.all_gather_object(every, value, group=self._control)
+        """Every rank's value. What is short takes one collective; should any rank's be long, all take another."""
+        mine = pickle.dumps(value)
+        slots = self._all_gather(_sized(mine, SHORT))
+        most = max(_size(slot) for slot in slots)
+        if most > SHORT:
+            slots = self._all_gather(_sized(mine, most))
+        return [pickle.loads(slot[HEAD:HEAD + _size(slot)].numpy().tobytes()) for slot in slots]
+
+    def _all_gather(self, slot: Tensor) -> list[Tensor]:
+        every = [torch.empty_like(slot) for _ in range(self.group.size)]
+        dist.all_gather(every, slot, group=self._control)
         return every
 
     def gather_tensors(self, tensors: Tensors) -> list[Tensors] | None:
@@ -108,9 +119,9 @@ class ProcessRanks:
         finally:
             trace.phase, trace.before = "", None
 
-    def calls(self) -> list[list[Call]]:
-        """What every rank of the group has called since the trial began."""
-        return self.all_gather(self.trace.calls())
+    def calls(self) -> list[Call]:
+        """What this rank has called since the trial began."""
+        return self.trace.calls()
 
     def close(self) -> None:
         self.trace.close()
@@ -233,6 +244,19 @@ def _device(name: str) -> torch.device:
         return torch.device(name)
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cuda", torch.cuda.current_device())
+
+
+def _sized(content: bytes, room: int) -> Tensor:
+    """Content behind its length in HEAD + room bytes; only the length where it does not fit."""
+    slot = torch.zeros(HEAD + room, dtype=torch.uint8)
+    slot[:HEAD] = torch.tensor([len(content)]).view(torch.uint8)
+    if len(content) <= room:
+        slot[HEAD:HEAD + len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    return slot
+
+
+def _size(slot: Tensor) -> int:
+    return int(slot[:HEAD].view(torch.int64))
 
 
 def _packed(tensor: Tensor) -> tuple[torch.dtype, torch.Size, np.ndarray]:
