@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from reports import figures, metrics, view
+from reports import figures, keep, metrics, view
 from reports.metrics import Trial
 from reports.record import Results, read
 
@@ -37,33 +37,42 @@ def page(files: list[Results]) -> str:
 
 def contents(files: list[Results]) -> dict[str, Any]:
     """What the template shows: values by section, figures as SVG text."""
-    trials = view.latest(files)
-    counts = view.counts(trials)
-    ratios = view.ratios(trials)
+    trials, cut = view.latest(files), view.cuts(files)
+    counts, label = view.counts(trials), view.labels(trials)
+    implementations = sorted({label(trial) for trial in trials})
+    ratios = view.ratios(trials, label if len(implementations) > 1 else None)
     return {
         "style": (HERE / "style.css").read_text(encoding="utf-8"),
         "files": files,
+        "cuts": cut,
         "warnings": [warning for results in files for warning in results.warnings],
         "trials": trials,
         "counts": counts,
         "strict": view.strict_counts(trials),
-        "headline": view.headline(trials),
+        "headline": view.headline(trials, cut),
         "verdict_bar": figures.verdicts(counts, "Trials by verdict"),
         "failures": view.failures(trials),
         "strict_failures": view.strict_failures(trials),
-        "skips": view.skips(trials),
-        "by_group": view.by_world(trials, view.groups_of),
-        "by_requirement": view.by_world(trials, view.requirements_of),
+        "skips": view.skips(trials, label),
+        "few_ids": view.few,
+        "coverage": {name: coverage([one for one in trials if label(one) == name]) for name in implementations},
         "masks": view.grouped(view.pictured(trials)),
         "budgets": figures.budgets(ratios, "Error over budget, by tensor and dtype") if ratios else "",
         "groups": view.grouped(trials),
-        "implementations": sorted({trial["implementation"].get("name", "?") for trial in trials}),
+        "implementations": implementations,
+        "several": len(implementations) > 1,
+        "label": label,
         "columns": metrics.COLUMNS,
         "metrics": metrics,
         "layout": view.layout,
         "figures_of": figures_of,
         "few": len(trials) <= OPEN_UP_TO,
     }
+
+
+def coverage(trials: list[Trial]) -> dict[str, Any]:
+    """The counted tables of one implementation."""
+    return {"group": view.by_world(trials, view.groups_of), "requirement": view.by_world(trials, view.requirements_of)}
 
 
 def figures_of(trial: Trial) -> dict[str, str]:
@@ -94,14 +103,15 @@ def write(paths: Iterable[str | Path], target: str | Path) -> str:
 
     Raises ValueError for a file that cannot be read and for a target that cannot be written.
     """
+    paths = list(paths)
+    keep.check_page(target, paths)
     files = [read(path) for path in paths]
     text = page(files)
     try:
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        Path(target).write_text(text, encoding="utf-8")
+        keep.write_whole(Path(target), text)
     except OSError as error:
         raise ValueError(f"report {target} cannot be written: {error.strerror or error}") from error
-    return view.headline(view.latest(files))
+    return view.headline(view.latest(files), view.cuts(files))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -80,7 +80,7 @@ def budgets(ratios: dict[str, list[float]], title: str, bins: int = 48) -> str:
     `ratios` maps a row label (tensor and dtype) to its ratios; zeros land left, infinities and NaN right. The
     bar's height is the square root of the count, so that one outlier is seen beside a thousand neighbours.
     """
-    left, width, height = 92, 860, 24
+    left, width, height = max(92, 6 * max(map(len, ratios))), 860, 24
     right, floor, line = left + width + 66, len(ratios) * height, left + width * _place(1.0)
     parts = []
     for row, (label, values) in enumerate(ratios.items()):

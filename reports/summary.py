@@ -2,8 +2,10 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 
 from reports import view
+from reports.metrics import Trial
 from reports.record import Results, read
 
 
@@ -11,25 +13,54 @@ def summary(files: list[Results], count: int = 5) -> str:
     """A few lines about all trials of these files; `count` limits each list."""
     trials = view.latest(files)
     counts, strict = view.counts(trials), view.strict_counts(trials)
+    label, cut = view.labels(trials), view.cuts(files)
+    several = len({label(trial) for trial in trials}) > 1
+
+    def named(trial: Trial) -> str:
+        return trial["case"]["id"] + (f"  {label(trial)}" if several else "")
+
     lines = [
-        f"# {view.headline(trials)}",
+        f"# {view.headline(trials, cut)}",
         "# "
         + "  ".join(f"{verdict} {number}" for verdict, number in counts.items())
         + f"  strict {strict['PASS']}/{strict['PASS'] + strict['FAIL']}",
     ]
-    for trial in view.failures(trials)[:count]:
-        told = (trial.get("diagnosis") or {}).get("headline") or trial.get("reason") or ""
-        lines.append(f"{trial['verdict']:<6}{trial['case']['id']}  {told.splitlines()[0] if told else ''}")
+    lines += [f"# {one.path}  {one}" for one in cut]
+    lines += by_implementation(trials, label) if several else []
+    lines += wrong(trials, named, count)
     lines.append("# largest error/budget")
     lines += [
-        f"{deviation['ratio']:>10.3g}  {deviation['tensor']:<4} {trial['case']['id']}"
+        f"{deviation['ratio']:>10.3g}  {deviation['tensor']:<4} {named(trial)}"
         for trial, deviation in view.furthest(trials, count)
     ]
     lines.append("# slowest trials (s)")
-    lines += [f"{trial.get('seconds') or 0:>10.2f}  {trial['case']['id']}" for trial in view.slowest(trials, count)]
-    lines += [f"# skipped {len(ids)}: {reason}" for reason, ids in view.skips(trials)[:count]]
+    lines += [f"{trial.get('seconds') or 0:>10.2f}  {named(trial)}" for trial in view.slowest(trials, count)]
+    lines += [
+        f"# skipped {len(ids)}: {name + ': ' if several else ''}{reason}"
+        for name, reason, ids in view.skips(trials, label)[:count]
+    ]
     lines += [f"# warning {warning}" for results in files for warning in results.warnings]
     return "\n".join(lines)
+
+
+def by_implementation(trials: list[Trial], label: Callable[[Trial], str]) -> list[str]:
+    """Counts of each implementation."""
+    names = list(dict.fromkeys(map(label, trials)))
+    counted = {name: view.counts(trial for trial in trials if label(trial) == name) for name in names}
+    width = max(map(len, names))
+    return [
+        f"#   {name:<{width}}  " + "  ".join(f"{verdict} {number}" for verdict, number in counts.items())
+        for name, counts in counted.items()
+    ]
+
+
+def wrong(trials: list[Trial], named: Callable[[Trial], str], count: int) -> list[str]:
+    """Failures and errors, equal ones as one line."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for trial in view.failures(trials):
+        told = (trial.get("diagnosis") or {}).get("headline") or trial.get("reason") or ""
+        found.setdefault((trial["verdict"], told.split("\n")[0]), []).append(named(trial))
+    return [f"{verdict:<6}{view.few(ids)}  {told}" for (verdict, told), ids in list(found.items())[:count]]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,7 +1,8 @@
 """What a page or a summary shows: trials of several files put in order and counted. Plain values, no markup."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from reports import metrics
@@ -13,19 +14,60 @@ ALL_WORLDS_UP_TO = 48
 
 
 def latest(files: Iterable[Results]) -> list[Trial]:
-    """Every trial once, in the order of the files: a repeated one (`--resume`) counts as its last run."""
+    """Every trial once, in the order of their runs: a repeated one counts as its last run, in whatever file."""
+    runs = sorted((run for results in files for run in results.runs), key=lambda run: run.header.get("time") or "")
     found: dict[tuple, Trial] = {}
-    for results in files:
-        for trial in results.trials:
-            case, implementation = trial["case"], trial["implementation"]
-            found[
-                case.get("id"),
-                case.get("digest"),
-                case.get("seed"),
-                implementation.get("name"),
-                implementation.get("device"),
-            ] = trial
+    for trial in (trial for run in runs for trial in run.trials):
+        case, implementation = trial["case"], trial["implementation"]
+        key = (case["id"], case.get("digest"), case.get("seed"), implementation.get("spec"), implementation.get("name"))
+        found[*key, implementation.get("device")] = trial
     return list(found.values())
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The last run of a file, when it did fewer trials than it was asked for; None where the file does not say."""
+
+    path: str
+    done: int
+    asked: int | None
+    ended: bool
+
+    def __str__(self) -> str:
+        what = "ended early" if self.ended else "cut"
+        return f"{what}: {self.done} of {self.asked} trials" if self.asked else f"{what} after {self.done} trials"
+
+
+def cuts(files: Iterable[Results]) -> list[Cut]:
+    """Files whose last run is not whole."""
+    found = []
+    for results in files:
+        run = results.runs[-1]
+        settings = run.header.get("settings") or {}
+        asked, kept = settings.get("asked"), settings.get("kept") or 0
+        done = len(run.trials) + kept
+        if run.end is None or asked and done < asked:
+            found.append(Cut(results.path, done, asked, run.end is not None))
+    return found
+
+
+def labels(trials: Iterable[Trial]) -> Callable[[Trial], str]:
+    """What tells implementations apart: their name, how they were asked for where names are shared, and the device
+    where there are several."""
+    made = [trial["implementation"] for trial in trials]
+    specs = defaultdict(set)
+    for one in made:
+        specs[one.get("name")].add(one.get("spec"))
+    several = len({one.get("device") for one in made}) > 1
+
+    def label(trial: Trial) -> str:
+        one = trial["implementation"]
+        name = one.get("name") or one.get("spec") or "?"
+        if len(specs[one.get("name")]) > 1:
+            name = one.get("spec") or name
+        return f"{name} on {one.get('device')}" if several else name
+
+    return label
 
 
 def counts(trials: Iterable[Trial]) -> dict[str, int]:
@@ -40,8 +82,8 @@ def strict_counts(trials: Iterable[Trial]) -> dict[str, int]:
     return {verdict: found[verdict] for verdict in ("PASS", "FAIL")}
 
 
-def headline(trials: list[Trial]) -> str:
-    """The run in one line."""
+def headline(trials: list[Trial], cut: Sequence[Cut] = ()) -> str:
+    """The run in one line; what is missing of it comes first."""
     found = counts(trials)
     judged = len(trials) - found["SKIP"]
     wrong = [
@@ -49,9 +91,12 @@ def headline(trials: list[Trial]) -> str:
         for verdict, word in (("FAIL", "failed"), ("ERROR", "ended in error"))
         if found[verdict]
     ]
-    if not judged:
-        return "Nothing ran"
-    return f"{' and '.join(wrong)} of {judged} trials" if wrong else f"All {judged} trials passed"
+    told = f"{' and '.join(wrong)} of {judged} trials" if wrong else f"All {judged} trials passed"
+    told = told if judged else "Nothing ran"
+    if not cut:
+        return told
+    missing = str(cut[0]) + (f" and {len(cut) - 1} more cut files" if len(cut) > 1 else "")
+    return f"{missing[0].upper()}{missing[1:]}; {told[0].lower()}{told[1:]}"
 
 
 def failures(trials: Iterable[Trial]) -> list[Trial]:
@@ -64,13 +109,18 @@ def strict_failures(trials: Iterable[Trial]) -> list[tuple[Trial, dict]]:
     return [(t, metrics.worst(t, "strict")) for t in trials if metrics.strict_verdict(t) == "FAIL"]
 
 
-def skips(trials: Iterable[Trial]) -> list[tuple[str, list[str]]]:
-    """Reasons for skipping with the ids they hit, most frequent first."""
+def skips(trials: Iterable[Trial], label: Callable[[Trial], str]) -> list[tuple[str, str, list[str]]]:
+    """Implementations and their reasons for skipping with the ids they hit, most frequent first."""
     found = defaultdict(list)
     for trial in trials:
         if trial["verdict"] == "SKIP":
-            found[trial.get("reason") or "no reason given"].append(trial["case"].get("id", "?"))
-    return sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+            found[label(trial), trial.get("reason") or "no reason given"].append(trial["case"]["id"])
+    return sorted(((*key, ids) for key, ids in found.items()), key=lambda item: (-len(item[2]), item[:2]))
+
+
+def few(ids: list[str], count: int = 3) -> str:
+    """The first ids and how many more."""
+    return ", ".join(ids[:count]) + (f" and {len(ids) - count} more" if len(ids) > count else "")
 
 
 def grouped(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
@@ -123,20 +173,20 @@ def layout(trial: Trial) -> str:
     return trial["implementation"].get("layout") or trial["case"].get("layout") or ""
 
 
-def ratios(trials: Iterable[Trial]) -> dict[str, list[float]]:
-    """Required error/budget ratios by tensor and dtype."""
+def ratios(trials: Iterable[Trial], label: Callable[[Trial], str] | None = None) -> dict[str, list[float]]:
+    """Required error/budget ratios by tensor and dtype, and by implementation where a `label` tells them apart."""
     found = defaultdict(list)
     for trial in trials:
         for deviation in trial.get("deviations") or []:
             if deviation.get("ratio") is not None and deviation.get("level", "required") == "required":
-                found[f"{deviation.get('tensor')} {trial['case'].get('dtype')}"].append(deviation["ratio"])
+                row = deviation.get("tensor") or "?", trial["case"].get("dtype") or "?", label(trial) if label else ""
+                found[row].append(deviation["ratio"])
     tensors = ("out", "lse", "dq", "dk", "dv")
-    return dict(
-        sorted(
-            found.items(),
-            key=lambda item: (item[0].split()[-1], [*tensors, item[0].split()[0]].index(item[0].split()[0])),
-        )
-    )
+
+    def order(row: tuple[str, str, str]) -> tuple:
+        return row[1], [*tensors, row[0]].index(row[0]), row
+
+    return {" ".join(filter(None, row)): found[row] for row in sorted(found, key=order)}
 
 
 def slowest(trials: Iterable[Trial], count: int = 5) -> list[Trial]:

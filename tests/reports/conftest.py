@@ -123,9 +123,9 @@ def results_file(tmp_path):
     """Writes trials to a results file and returns its path."""
     from reports.record import Writer
 
-    def write(trials, name="run.jsonl", end=True):
+    def write(trials, name="run.jsonl", end=True, time=HEADER["time"], **settings):
         with Writer(tmp_path / name) as writer:
-            writer.run(HEADER)
+            writer.run({**HEADER, "time": time, "settings": {**HEADER["settings"], **settings}})
             for trial in trials:
                 writer.trial(trial)
             if end:

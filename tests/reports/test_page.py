@@ -132,7 +132,70 @@ def test_fifteen_hundred_trials_stay_small_and_pictures_are_not_repeated(results
 
 def test_a_cut_file_and_an_empty_run_are_told(results_file, trial):
     text = Page(build_page(results_file([trial(verdict="SKIP", reason="refused")], end=False))).text
-    assert "Nothing ran" in text and "no end line" in text and "cut before its end" in text
+    assert "Cut after 1 trials; nothing ran" in text and "no end line" in text and "cut before its end" in text
+
+
+def test_a_cut_run_says_how_much_of_it_is_missing(results_file, trial):
+    path = results_file([trial()], end=False, asked=5, kept=1)
+    whole = build_page(path)
+    assert "Cut: 2 of 5 trials; all 1 trials passed" in Page(whole).text and 'class="idle"' in whole
+    assert summary([record.read(path)]).startswith("# Cut: 2 of 5 trials; all 1 trials passed\n")
+    early = results_file([trial(verdict="FAIL")], "early.jsonl", asked=5)
+    assert "Ended early: 1 of 5 trials; 1 failed of 1 trials" in Page(build_page(early)).text
+    done = build_page(results_file([trial()], "whole.jsonl", asked=3, kept=2))
+    assert "Not whole" not in done and 'class="good"' in done
+
+
+def test_several_implementations_are_told_apart_everywhere(results_file, trial):
+    def made(name, spec, **changes):
+        one = trial(**changes)
+        one["implementation"].update(name=name, spec=spec)
+        return one
+
+    strict = made("other", "my:other")
+    strict["deviations"].append({"tensor": "dv", "ratio": 7.0, "level": "strict"})
+    path = results_file([made("ring", "ring"), made("ring", "mine:ring", verdict="FAIL", ratio=5.0), strict,
+                         made("other", "my:other", dtype="bf16", verdict="SKIP", reason="no")])
+    text, lines = Page(build_page(path)).text, summary([record.read(path)])
+    assert "Under test: mine:ring, other, ring" in text
+    assert "1 failed of 3 trials" in text and text.count("by group of cases") == 3
+    assert re.search(r"Worst strict deviation.*? other dv", text) and re.search(r"Why trials.*? no other 1", text)
+    assert "#   mine:ring  PASS 0  FAIL 1" in lines and "packed/even-contiguous-w2-fp64  mine:ring" in lines
+    assert "# skipped 1: other: no" in lines
+
+
+def test_one_implementation_needs_no_name(results_file, trial):
+    lines = summary([record.read(results_file([trial(), trial(dtype="bf16", verdict="SKIP", reason="no")]))])
+    assert "  ring" not in lines and "# skipped 1: no" in lines
+
+
+def test_the_later_run_counts_whatever_the_order_of_files(results_file, trial):
+    old = record.read(results_file([trial(verdict="ERROR")], "r.jsonl", time="2026-01-01T00:00:00+00:00"))
+    new = record.read(results_file([trial()], "a.jsonl", time="2026-01-02T00:00:00+00:00"))
+    assert view.counts(view.latest([new, old]))["PASS"] == 1 == view.counts(view.latest([old, new]))["PASS"]
+
+
+def test_equal_errors_are_one_line_of_the_summary(results_file, trial):
+    trials = [trial(f"packed/n{n}", verdict="ERROR", reason="rank 1 hangs\nstack") for n in range(9)]
+    ids = "packed/n0-contiguous-w2-fp64, packed/n1-contiguous-w2-fp64, packed/n2-contiguous-w2-fp64"
+    assert f"\nERROR {ids} and 6 more  rank 1 hangs\n# largest" in summary([record.read(results_file(trials))])
+
+
+def test_a_page_takes_the_place_of_a_page_and_of_nothing_else(results_file, trial, tmp_path, capsys):
+    path = results_file([trial()])
+    before = path.read_bytes()
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine\n")
+    (tmp_path / "link.html").symlink_to(path)
+    for target, words in ((path, "would overwrite"), (tmp_path / "link.html", "from which it is made"),
+                          (notes, "would overwrite a file that is no HTML page"), (tmp_path, "Is a directory")):
+        assert build.main([str(path), "-o", str(target)]) == 2
+        assert words in capsys.readouterr().err
+    assert path.read_bytes() == before and notes.read_text() == "mine\n"
+    for _ in range(2):
+        assert build.main([str(path), "-o", str(tmp_path / "page.html")]) == 0
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert not list(tmp_path.glob(".page*"))
 
 
 def test_a_trial_run_again_counts_as_its_last_run(results_file, trial):
@@ -157,6 +220,7 @@ def test_the_summary_names_worst_and_slowest(results_file, trial):
     [
         (["missing.jsonl"], "results file missing.jsonl cannot be read: No such file"),
         (["GIVEN", "-o", "GIVEN/no.html"], "cannot be written"),
+        (["GIVEN", "-o", "/proc/nowhere/no.html"], "cannot be written: No such file"),
     ],
 )
 def test_command_line_errors_are_one_line_and_exit_2(results_file, trial, capsys, arguments, message):
