@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from cases.course import Course
-from harness import contract, inputs, memory
+from cases.course import PLAIN, Course
+from cases.rows import Rows
+from harness import contract, inputs, memory, promises
 from harness.contract import Breach, Untouched
 from harness.implementation import Session, Step
 from harness.inputs import Numbers
@@ -36,13 +37,17 @@ def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
             step: Step | None = None, used: Numbers | None = None) -> Answer:
     """Runs the problem once on all ranks, untimed; layout: positions `[B, L]` a rank. `step` was loaded before, and
     `used` are tensors that it knows; without them both are fresh."""
-    step, breaches = (step, []) if step else load(session, problem, ranks)
-    passage = Passage(step, problem, layout, ranks, used=used)
-    with session.scope():
-        broken = passage.forward(breaches)
+    if step is None:
+        batch = contract.copied(problem.rows)
+        step, broken = load(session, batch, ranks)
+        contract.refill(batch)
         if broken:
             return Answer(breaches=broken, problem=problem)
-        passage.backward()
+    passage = Passage(step, problem, layout, ranks, used=used)
+    with ExitStack() as scope:
+        broken = enter(scope, session, ranks) or passage.forward() or passage.backward()
+        if broken:
+            return Answer(breaches=broken, problem=problem)
         passage.look_for_a_kept_graph()
     return passage.answer()
 
@@ -74,34 +79,56 @@ class Passage:
         self.parts: dict[str, Tensor] = {}
         self.late: list[Breach] = []
 
-    def forward(self, breaches: list[Breach] = ()) -> list[Breach]:
+    def forward(self) -> list[Breach]:
         """Runs the step. Returns what any rank found wrong with it; then there must be no backward."""
-        with self._during("forward"):
-            out, lse = FORWARDS[self.turn.verb](self.step, *self.local.tensors()[:3])
-        offered = self.ranks.all_gather(lse is not None)
-        found = [*breaches, *contract.forward_breaches(out, lse, self.local, self.problem.case, self.rank)]
-        if len(set(offered)) > 1 and self.rank == 0:
-            alone = ", ".join(str(rank) for rank, has in enumerate(offered) if has)
-            found.append(Breach("D6", "ranks disagree on whether lse is offered", "lse on all ranks or on none",
-                                f"lse on ranks {alone} alone"))
-        if self.turn.verb == "peek" and not found and out.requires_grad:
-            found.append(kept_graph(self.rank))
+        result, broken = promises.kept(self.ranks, self._run, self._wrong)
+        if broken:
+            return broken
+        out, lse = result
         self.parts = {"out": out} | ({} if lse is None else {"lse": lse})
-        return [breach for part in self.ranks.all_gather(found) for breach in part]
+        offered = [rank for rank, has in enumerate(self.ranks.all_gather(lse is not None)) if has]
+        if 0 < len(offered) < self.ranks.group.size:
+            return [Breach("D6", "ranks disagree on whether lse is offered", "lse on all ranks or on none",
+                           f"lse on ranks {', '.join(map(str, offered))} alone")]
+        return []
 
-    def backward(self) -> None:
+    def backward(self) -> list[Breach]:
+        """Runs the backward. Returns what any rank found wrong with it."""
+        grads, broken = promises.kept(self.ranks, self._differentiate, self._unlike)
+        self.parts |= zip([f"d{name}" for name in self.wanted], grads or [], strict=False)
+        return broken
+
+    def _run(self) -> tuple[Tensor, Tensor | None]:
+        with self._during("forward"):
+            return FORWARDS[self.turn.verb](promises.answering(self.step, self.rank), *self.local.tensors()[:3])
+
+    def _wrong(self, result: tuple[Tensor, Tensor | None]) -> list[Breach]:
+        found = contract.forward_breaches(*result, self.local, self.problem.case, self.rank)
+        if self.turn.verb == "peek" and not found and result[0].requires_grad:
+            found.append(kept_graph(self.rank))
+        return found + contract.unasked(self.local, self.wanted, {}, self.rank)
+
+    def _differentiate(self) -> list[Tensor]:
+        accumulated = self.turn.verb == "reentrant"
         with self._during("backward"):
-            grads = gradients(self.parts["out"], list(self.wanted.values()), self.local.dout,
-                              self.turn.verb == "reentrant")
-        self.parts |= {f"d{name}": grad for name, grad in zip(self.wanted, grads, strict=True)}
+            return promises.differentiated(lambda: gradients(self.parts["out"], list(self.wanted.values()),
+                                                             self.local.dout, accumulated), self.rank)
+
+    def _unlike(self, grads: list[Tensor]) -> list[Breach]:
+        filled = self.wanted if self.turn.verb == "reentrant" else {}
+        return (contract.gradient_breaches(dict(zip(self.wanted, grads, strict=True)), self.wanted, self.rank) +
+                contract.unasked(self.local, self.wanted, filled, self.rank))
 
     def look_for_a_kept_graph(self) -> None:
         """SPEC B8, one more forward, for cases that ask."""
         if "B8" not in self.problem.case.requirements:
             return
-        with torch.no_grad(), self._during("no-grad"):
-            out, _ = self.step(*self.local.tensors()[:3])
-        self.late += [kept_graph(self.rank)] if out.requires_grad else []
+        try:
+            with torch.no_grad(), self._during("no-grad"):
+                out, _ = promises.answering(self.step, self.rank)(*self.local.tensors()[:3])
+            self.late += [kept_graph(self.rank)] if out.requires_grad else []
+        except promises.Broken as broken:
+            self.late.append(broken.breach)
 
     def answer(self) -> Answer:
         """Gathers what this forward and backward gave."""
@@ -118,15 +145,20 @@ class Passage:
             yield
 
 
-def load(session: Session, problem: Problem, ranks: Ranks) -> tuple[Step, list[Breach]]:
-    """Loads a copy of the metadata, checks it and then refills it, as SPEC D3 lets a data loader do."""
-    batch = contract.copied(problem.rows)
-    guard = Untouched(**contract.metadata(batch))
-    with ranks.during("load"):
-        step = session.load(batch)
-    breaches = guard.breaches(ranks.group.rank)
-    contract.refill(batch)
-    return step, breaches
+def load(session: Session, batch: Rows, ranks: Ranks, course: Course = PLAIN) -> tuple[Step | None, list[Breach]]:
+    """Hands over a batch and checks that it is left alone; every rank takes part."""
+    rank, guard = ranks.group.rank, Untouched(**contract.metadata(batch))
+
+    def loading() -> Step:
+        with ranks.during("load", course):
+            return promises.step(session, batch, rank)
+
+    return promises.kept(ranks, loading, lambda _: guard.breaches(rank))
+
+
+def enter(stack: ExitStack, session: Session, ranks: Ranks) -> list[Breach]:
+    """Enters the session's scope; every rank takes part."""
+    return promises.kept(ranks, lambda: stack.enter_context(promises.scope(session, ranks.group.rank)))[1]
 
 
 def gradients(out: Tensor, wanted: list[Tensor], dout: Tensor, accumulated: bool = False) -> list[Tensor]:

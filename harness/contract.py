@@ -1,6 +1,7 @@
 """What DESIGN's contract asks of an implementation beside right numbers: layouts, shapes, dtypes, untouched inputs."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from harness.implementation import Implementation
 from harness.inputs import DTYPES, Numbers
 
 BLOCK = 64
+PLAIN = torch.Tensor, torch.nn.Parameter
 METADATA = ("documents", "padding", "token_types", "token_regions", "selected")
 
 
@@ -74,17 +76,54 @@ def forward_breaches(out: object, lse: object, local: Numbers, case: Case, rank:
     """Type, shape and dtype of what a step returned."""
     batch, heads, length, _ = local.q.shape
     lse_dtype = torch.float64 if case.dtype == "fp64" else torch.float32
-    found = [_unlike("out", out, (batch, heads, length, case.shape.v_dim), DTYPES[case.dtype], "B1", "B6", rank)]
+    device, width = local.q.device, case.shape.v_dim
+    found = [_unlike("out", out, (batch, heads, length, width), DTYPES[case.dtype], device, "B1", "B6", rank)]
     if lse is not None:
-        found.append(_unlike("lse", lse, (batch, heads, length), lse_dtype, "B2", "B2", rank))
+        found.append(_unlike("lse", lse, (batch, heads, length), lse_dtype, device, "B2", "B2", rank))
+    return [breach for breach in found if breach] or shared("out", out, local, rank)
+
+
+def gradient_breaches(grads: dict[str, Tensor], wanted: dict[str, Tensor], rank: int) -> list[Breach]:
+    """Shape and dtype of gradients, by the name of what they belong to."""
+    found = [_unlike(f"d{name}", grads[name], tuple(x.shape), x.dtype, x.device, "B4", "B6", rank)
+             for name, x in wanted.items()]
     return [breach for breach in found if breach]
 
 
-def _unlike(name: str, x: object, shape: tuple, dtype: torch.dtype, shape_id: str, dtype_id: str,
+def shared(name: str, x: Tensor, local: Numbers, rank: int) -> list[Breach]:
+    """Results have memory of their own: whoever writes to them would modify an input."""
+    given = zip(("q", "k", "v", "dout"), local.tensors(), strict=True)
+    whose = [other for other, y in given if x.numel() and x.data_ptr() and _memory(x) == _memory(y)]
+    return [Breach("B7", f"{name} shares memory with {other} on rank {rank}", "its own", f"that of {other}", rank)
+            for other in whose]
+
+
+def unasked(local: Numbers, wanted: Iterable[str], filled: Iterable[str], rank: int) -> list[Breach]:
+    """requires_grad stays as it was given, and `.grad` is set only by the backward that the harness runs (`filled`)."""
+    found = []
+    for name, x in zip(("q", "k", "v", "dout"), local.tensors(), strict=True):
+        if x.requires_grad != (name in wanted):
+            found.append(Breach("B8", f"{name}.requires_grad was changed on rank {rank}", str(name in wanted),
+                                str(x.requires_grad), rank))
+        elif x.grad is not None and name not in filled:
+            found.append(Breach("B8", f"{name}.grad was filled on rank {rank}, which nobody asked for", "None",
+                                "a tensor", rank))
+    return found
+
+
+def _memory(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()
+
+
+def _unlike(name: str, x: object, shape: tuple, dtype: torch.dtype, device: torch.device, shape_id: str, dtype_id: str,
             rank: int) -> Breach | None:
     whose = f"{name} of rank {rank}"
-    if not isinstance(x, Tensor):
-        return Breach(shape_id, f"{whose} is no tensor", f"a tensor {list(shape)}", type(x).__name__, rank)
+    if not isinstance(x, Tensor) or type(x) not in PLAIN:
+        plain = "plain " * isinstance(x, Tensor)
+        return Breach(shape_id, f"{whose} is no {plain}tensor", f"a tensor {list(shape)}", type(x).__name__, rank)
+    if x.layout != torch.strided or x.device != device:
+        return Breach(shape_id, f"{whose} is not a dense tensor on {device}", f"torch.strided on {device}",
+                      f"{x.layout} on {x.device}", rank)
     if tuple(x.shape) != shape:
         return Breach(shape_id, f"{whose} has the wrong shape", str(list(shape)), str(list(x.shape)), rank)
     if x.dtype != dtype:

@@ -1,7 +1,7 @@
 """Follows the course of a case: batches loaded, run forward and backward in the order it names, again and again."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from cases.case import Case
 from cases.course import RECOMPUTES, Course
 from cases.rows import Rows
 from harness import contract
-from harness.attempt import Answer, Passage, Turn
+from harness.attempt import Answer, Passage, Turn, enter, load
 from harness.contract import Breach, Untouched
 from harness.implementation import Implementation, Session, Step
 from harness.problem import Problem, problem_of
@@ -30,7 +30,7 @@ def follow(session: Session, case: Case, implementation: Implementation, layout:
         walk = _Walk(session, case.course, problems, layout, ranks, repeat * len(first))
         walk.go()
         if walk.broken:
-            return [Answer(breaches=walk.broken, problem=walk.passages[-1].problem)]
+            return [Answer(breaches=walk.broken, problem=walk.problem)]
         if not repeat:
             first, answers = walk.passages, [_answer(passage) for passage in walk.passages]
         else:
@@ -54,53 +54,62 @@ class _Walk:
     def __post_init__(self):
         self.steps: dict[str, Step] = {}
         self.waiting: list[Passage] = []
-        self.found: list[Breach] = []
         self.buffers: Rows | None = None
+        self.guard = Untouched()
 
     def go(self) -> None:
         with ExitStack() as scope:
             for verb, letter in self.course.actions:
                 if verb == "load":
-                    self.steps[letter] = self._load(self.problems[letter])
+                    self.broken = self._load(letter)
                 elif verb == "backward":
-                    self._backward(letter)
+                    self.broken = self._backward(letter)
                 else:
                     if not self.waiting:
-                        scope.enter_context(self.session.scope())
-                    self._forward(verb, letter)
+                        self.broken = enter(scope, self.session, self.ranks)
+                    self.broken = self.broken or self._forward(verb, letter)
                 if self.broken:
+                    self.problem = self.problems[letter]
                     return
                 if not self.waiting and verb != "load":
                     self.passages[-1].look_for_a_kept_graph()
                     scope.close()
 
-    def _forward(self, verb: str, letter: str) -> None:
+    def _forward(self, verb: str, letter: str) -> list[Breach]:
         passage = Passage(self.steps[letter], self.problems[letter], self.layout, self.ranks,
                           Turn(self.earlier + len(self.passages), letter, verb, self.course))
         self.passages.append(passage)
-        self.broken = passage.forward(self.found)
-        self.found = []
+        broken = passage.forward()
+        self._look_at_metadata(passage, "forward")
         if verb != "peek":
             self.waiting.append(passage)
+        return broken
 
-    def _backward(self, letter: str) -> None:
+    def _backward(self, letter: str) -> list[Breach]:
         passage = [other for other in self.waiting if other.turn.batch == letter][-1]
         self.waiting.remove(passage)
-        passage.backward()
+        broken = passage.backward()
+        self._look_at_metadata(passage, "backward")
+        return broken
 
-    def _load(self, problem: Problem) -> Step:
-        """Hands over metadata in the buffers that the course asks for, and checks that it is left alone."""
+    def _load(self, letter: str) -> list[Breach]:
+        """Hands over metadata in the buffers that the course asks for. Those that still exist are watched from then on,
+        refilled or not."""
         how = self.course.buffers
-        batch = self.buffers = _buffers(how, self.buffers, problem.rows)
-        guard = Untouched(**contract.metadata(batch))
-        with self.ranks.during("load", self.course):
-            step = self.session.load(batch)
-        self.found += guard.breaches(self.ranks.group.rank)
+        batch = self.buffers = _buffers(how, self.buffers, self.problems[letter].rows)
+        self.steps[letter], broken = load(self.session, batch, self.ranks, self.course)
         if how == "fresh":
             contract.refill(batch)
         if how == "freed":
             self.buffers = None
-        return step
+        self.guard = Untouched(**contract.metadata(batch)) if self.buffers is not None else Untouched()
+        return broken
+
+    def _look_at_metadata(self, passage: Passage, phase: str) -> None:
+        found = self.guard.breaches(self.ranks.group.rank)
+        if found:
+            passage.late += [replace(breach, headline=f"{breach.headline} in the {phase}") for breach in found]
+            self.guard = Untouched()
 
 
 def _buffers(how: str, before: Rows | None, rows: Rows) -> Rows:

@@ -137,6 +137,7 @@ REQUIREMENTS = {
     "D7": "what is not supported is refused on every rank",
     "D8": "an exception, a kill or a stall of one rank ends that case within the time limit",
     "D9": "context parallelism really happened",
+    "contract": "what harness/implementation.py asks of every method",
 }
 
 

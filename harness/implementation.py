@@ -157,7 +157,8 @@ def _found(spec: str) -> Implementation:
         made.kernel, made.name = name, spec
         return made
     if not module_name or not name:
-        raise ValueError(f"implementation {spec!r} lacks the {'name' if module_name else 'module'}: package.module:name")
+        lacking = "name" if module_name else "module"
+        raise ValueError(f"implementation {spec!r} lacks the {lacking}: package.module:name")
     return _made(_attribute(_imported(module_name, spec), name, spec), name, spec)
 
 

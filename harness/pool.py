@@ -84,7 +84,7 @@ class Pool:
 
     def _ready(self) -> str | None:
         """Waits for workers that still start; a pool that lost an idle worker is replaced first."""
-        if any(each.started and not each.process.is_alive() for each in self._workers):
+        if any(each.started and not each.idle() for each in self._workers):
             self._replace()
         fresh = [each for each in self._workers if not each.started]
         loss = self._collect(START_LIMIT) if fresh else None
@@ -158,6 +158,10 @@ class _Worker:
             self.connection.send(job)
         except OSError:
             self._gone()
+
+    def idle(self) -> bool:
+        """Whether it lives and waits for a job: its end of the pipe is closed before its death is known."""
+        return self.process.is_alive() and not self.connection.poll()
 
     def listen(self) -> bool:
         """Whether this rank has said its last word on the current job."""

@@ -64,6 +64,12 @@ def raised_below(error: BaseException) -> str:
     return f"{said(error)} {last_call(stack)}" if _own(stack) else said(error)
 
 
+def foreign(error: BaseException, folder: Path) -> bool:
+    """Whether an exception passed through other code than torch's, Python's and that of the files in `folder`."""
+    stack = _stack(traceback.extract_tb(error.__traceback__))
+    return any(Path(frame["file"]).parent != folder for frame in _own(stack))
+
+
 def said(error: BaseException) -> str:
     """The type of an exception and the beginning of its message."""
     text = " ".join(_message(error).split())

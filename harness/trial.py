@@ -8,10 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from cases.case import Case
-from harness import audit, clock, contract, entries
+from harness import audit, clock, contract, entries, promises
 from harness.attempt import Answer, attempt
 from harness.clock import Timing
 from harness.compare import Verdict, judge
+from harness.contract import Breach
 from harness.course import follow
 from harness.diagnose import diagnose
 from harness.implementation import Implementation, Session, Setting
@@ -37,7 +38,9 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
 
     problem = problem_of(case, implementation.variants)
     with restored(ranks.group.rank) as changed:
-        session = implementation.open(case, ranks.group)
+        session, verdict = opened(implementation, case, ranks)
+        if verdict:
+            return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
         answers = follow(session, case, implementation, layout, ranks)
         moved = audit.traffic(session, ranks)
         broken = any(answer.breaches for answer in answers)
@@ -70,25 +73,44 @@ def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks
 
 def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[list[Tensor], Verdict | None]:
     """Refusal and layout, which must be the same on every rank (SPEC D6, D7); a Verdict ends the trial here."""
-    setting = Setting(ranks.group.size, ranks.device.type, ranks.group.shared is not None, case.course.recomputes)
-    refusal = implementation.refuses(case, setting)
-    layout = [] if refusal else implementation.layout(case, ranks.group.size)
-    layout = [part.cpu() for part in layout]
-    said = ranks.all_gather((refusal, contract.layout_digest(layout)))
-    refusals, digests = zip(*said, strict=True)
+    said, broken = promises.kept(ranks, lambda: _said(case, implementation, ranks))
+    if broken:
+        return [], failed(broken)
+    refusal, layout = said
+    told = ranks.all_gather((refusal, contract.layout_digest(layout)))
+    refusals, digests = zip(*told, strict=True)
     if len(set(refusals)) > 1:
         answers = "; ".join(map(str, refusals))
-        breach = contract.Breach("D7", "ranks disagree on whether to refuse", "one answer", answers)
+        breach = Breach("D7", "ranks disagree on whether to refuse", "one answer", answers)
     elif refusal:
         return layout, Verdict("PASS", f"refuses: {refusal}") if case.refused else Verdict("SKIP", refusal)
     elif case.refused:
-        breach = contract.Breach("D7", f"{case.mask} is not refused", "a reason", "none")
+        breach = Breach("D7", f"{case.mask} is not refused", "a reason", "none")
     elif len(set(digests)) > 1:
-        breach = contract.Breach("D6", "ranks disagree on the layout", "one layout", ", ".join(digests))
+        breach = Breach("D6", "ranks disagree on the layout", "one layout", ", ".join(digests))
     else:
         breach = contract.layout_breach(layout, case, ranks.group.size, implementation)
-    verdict = Verdict("FAIL", f"{breach.requirement}: {breach.headline}", breaches=[breach]) if breach else None
-    return contract.positions_of(layout, case.shape.batch), verdict
+    if breach:
+        return layout, failed([breach])
+    return contract.positions_of(layout, case.shape.batch), None
+
+
+def opened(implementation: Implementation, case: Case, ranks: Ranks) -> tuple[Session | None, Verdict | None]:
+    """The session of this rank, or the Verdict that ends the trial."""
+    session, broken = promises.kept(ranks, lambda: promises.session(implementation, case, ranks.group))
+    return session, failed(broken) if broken else None
+
+
+def failed(breaches: list[Breach]) -> Verdict:
+    first = breaches[0]
+    return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=breaches)
+
+
+def _said(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[str | None, list[Tensor]]:
+    size, rank = ranks.group.size, ranks.group.rank
+    setting = Setting(size, ranks.device.type, ranks.group.shared is not None, case.course.recomputes)
+    refusal = promises.refusal(implementation, case, setting, rank)
+    return refusal, [] if refusal else promises.layout(implementation, case, size, rank)
 
 
 def fresh_seed(ranks: Ranks) -> int:
