@@ -24,59 +24,109 @@ PATIENCE = 3.0
 
 
 class Watchdog:
-    """Guards one trial at a time. On a loss rank 0 calls `lost(reason)`, then every rank leaves with code 3."""
+    """Guards one trial at a time. On a loss rank 0 calls `lost(reason)`, then every rank leaves with code 3.
+
+    Where rank 0 itself is lost another rank says on stderr what would have been recorded. A rank whose torchrun is gone
+    leaves as well, and tells what it knows by itself.
+    """
 
     def __init__(self, store: dist.Store, rank: int, world: int, lost: Callable[[str], None], own: Trace):
         self._store, self._rank, self._world, self._lost, self._trace = store, rank, world, lost, own
         store.set(f"trace/{rank}", json.dumps([platform.node(), own.path]))
         self._main = threading.get_ident()
+        self._agent = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else None
         self._end: float | None = None
-        self._limit = 0.0
+        self._limit, self._what = 0.0, "this trial"
         self._leaving = threading.Lock()
+        self._interrupted = False
         self._term = _term_pipe()
+        signal.signal(signal.SIGINT, self._interrupt)
         threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
 
     @contextmanager
-    def over(self, limit: float) -> Iterator[None]:
-        """Guards a block for `limit` seconds; an exception in it ends every rank."""
-        self._limit, self._end = limit, time.monotonic() + limit
+    def over(self, limit: float, what: str = "this trial") -> Iterator[None]:
+        """Guards a block for `limit` seconds; an exception in it ends every rank. `what` names it."""
+        self._limit, self._what, self._end = limit, what, time.monotonic() + limit
         try:
             yield
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # noqa: BLE001  whatever an implementation raises, all but a user's Ctrl-C
+            if self._interrupted:
+                raise
             self._leave(f"rank {self._rank} raised {stacks.raised(error)}")
         finally:
             self._end = None
+
+    def _interrupt(self, *_) -> None:
+        self._interrupted = True
+        raise KeyboardInterrupt
 
     def _watch(self) -> None:
         while True:
             terminated = bool(select.select([self._term], [], [], TICK)[0])
             end = self._end
-            if terminated and signal.SIGTERM in os.read(self._term, 64):
+            if self._agent not in (None, os.getppid()):
+                self._leave_alone(f"torchrun (pid {self._agent}) is gone")
+            elif terminated and signal.SIGTERM in os.read(self._term, 64):
                 time.sleep(1.0)
                 self._leave("this rank was ended from outside: another rank was lost")
             elif end is not None and time.monotonic() > end:
                 self._leave(f"no answer within {self._limit:g} s")
-            elif end is not None and self._store.check(["lost"]):
+            elif end is not None and self._told("lost"):
                 self._leave(None)
 
     def _leave(self, cause: str | None) -> None:
         """Tells the others, waits until rank 0 has written the record, and ends this process."""
         self._leaving.acquire()
         try:
-            if cause:
-                self._store.compare_set("lost", "", json.dumps(cause))
-            mine = f"rank {self._rank} {stacks.last_call(stacks.of_thread(self._main))}"
-            self._store.set(f"call/{self._rank}", json.dumps(mine))
-            self._store.set(f"calls/{self._rank}", json.dumps(self._trace.calls()))
-            if self._rank == 0:
-                self._lost(self._reason())
-                self._store.set("recorded", "1")
-            else:
-                print(f"[rank {self._rank}] {cause or mine}", file=sys.stderr, flush=True)
-                self._await("recorded")
+            self._part(cause)
+        except dist.DistError:
+            self._say(f"{cause or 'another rank was lost'}; {self._mine()}")
         finally:
-            shutil.rmtree(Path(self._trace.path).parent, ignore_errors=True)
-            os._exit(EXIT_CODE)
+            self._end_process()
+
+    def _part(self, cause: str | None) -> None:
+        if cause:
+            self._store.compare_set("lost", "", json.dumps(cause))
+        self._store.set(f"call/{self._rank}", json.dumps(self._mine()))
+        self._store.set(f"calls/{self._rank}", json.dumps(self._trace.calls()))
+        if self._rank == 0:
+            self._record(self._reason())
+            self._store.set("recorded", "1")
+            return
+        self._say(cause or self._mine())
+        if self._await("call/0"):
+            self._await("recorded", PATIENCE * self._world)
+        elif self._store.compare_set("heir", "", str(self._rank)) == str(self._rank).encode():
+            self._say(f"rank 0 is lost, and with it the record of {self._what}: ERROR {self._reason()}")
+            self._say("what was recorded before is kept, --resume continues")
+
+    def _leave_alone(self, cause: str) -> None:
+        """Without torchrun there is no store to meet at."""
+        self._leaving.acquire()
+        try:
+            reason = "\n".join([f"{cause}; {self._mine()}", *divergence.last_calls({self._rank: self._trace.calls()})])
+            self._say(reason)
+            if self._rank == 0:
+                self._record(reason)
+        finally:
+            self._end_process()
+
+    def _record(self, reason: str) -> None:
+        if self._end is None:
+            self._say("no trial was running: nothing is lost, --resume continues")
+        else:
+            self._lost(reason)
+
+    def _mine(self) -> str:
+        return f"rank {self._rank} {stacks.last_call(stacks.of_thread(self._main))}"
+
+    def _say(self, text: str) -> None:
+        for line in text.splitlines():
+            print(f"[rank {self._rank}] {line}", file=sys.__stderr__, flush=True)
+
+    def _end_process(self) -> None:
+        shutil.rmtree(Path(self._trace.path).parent, ignore_errors=True)
+        os._exit(EXIT_CODE)
 
     def _reason(self) -> str:
         """First line the cause, where every rank is and where they part; then every rank's last call."""
@@ -100,13 +150,20 @@ class Watchdog:
             found.append(json.loads(self._store.get(key)) if self._await(key) else f"rank {rank} said nothing")
         return found
 
-    def _await(self, key: str) -> bool:
-        end = time.monotonic() + PATIENCE
+    def _await(self, key: str, patience: float = PATIENCE) -> bool:
+        end = time.monotonic() + patience
         while time.monotonic() < end:
             if self._store.check([key]):
                 return True
             time.sleep(TICK)
         return False
+
+    def _told(self, key: str) -> bool:
+        """Not where the store is gone: who held it is looked after by others."""
+        try:
+            return self._store.check([key])
+        except dist.DistError:
+            return False
 
 
 def _term_pipe() -> int:

@@ -113,6 +113,15 @@ class KilledAfterSending(Loss):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class FirstKilledAfterSending(Loss):
+    """The rank that keeps the record kills itself when its message is on the way."""
+
+    def spoil(self, group, last):
+        if group.rank == 0:
+            dist.isend(torch.zeros(3), 1, group=group.process_group)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 class RaisesInBackward(Dense):
     def load(self, case, group, batch):
         step = super().load(case, group, batch)

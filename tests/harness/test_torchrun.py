@@ -1,8 +1,10 @@
 """Under torchrun: the same run, and a record kept when a rank is lost."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
+COMMAND = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+           "-m", "harness.run", "--cases", "packed/even", "--dtype", "fp64", "--layout", "zigzag", "--iters", "0"]
+
+
 def torchrun(folder, *arguments):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-               "-m", "harness.run", "--cases", "packed/even", "--dtype", "fp64", "--layout", "zigzag", "--iters", "0",
-               *arguments]
-    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, text=True, capture_output=True, timeout=120)
+    return subprocess.run([*COMMAND, *arguments], cwd=folder, env=ENVIRONMENT, text=True, capture_output=True,
+                          timeout=120)
 
 
 @pytest.mark.parametrize(("fault", "words"), [
@@ -36,3 +40,50 @@ def test_a_lost_rank_keeps_the_record_and_resume_continues(tmp_path, fault, word
     if fault == "Raising":
         assert torchrun(tmp_path, *arguments, "--resume").returncode != 0
         assert [trial["verdict"] for trial in record.read(path).trials] == ["PASS", "ERROR", "PASS"]
+
+
+def test_without_rank_0_another_rank_tells_what_is_lost(tmp_path):
+    path = tmp_path / "r.jsonl"
+    ended = torchrun(tmp_path, "--impl", "dense,tests.harness.losses:FirstKilledAfterSending", "--json", str(path))
+    assert ended.returncode == 1 and [trial["verdict"] for trial in record.read(path).trials] == ["PASS"]
+    said = [line for line in ended.stderr.splitlines() if line.startswith("[rank 1] ")]
+    assert any("rank 0 is lost, and with it the record of" in line and "rank 1 in " in line for line in said), said
+    assert any("rank 0 last made send of 12 bytes to rank 1 in spoil (losses.py" in line for line in said), said
+    assert said[-1].endswith("what was recorded before is kept, --resume continues")
+
+
+def test_ranks_end_with_torchrun(tmp_path):
+    path = tmp_path / "r.jsonl"
+    agent = subprocess.Popen([*COMMAND, "--impl", "dense,tests.harness.losses:Hanging", "--json", str(path),
+                              "--timeout", "100"], cwd=tmp_path, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT)
+    ranks = []
+    try:
+        awaited(lambda: path.exists() and "PASS" in path.read_text(), 60)
+        time.sleep(1)
+        ranks = [int(pid) for pid in Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()]
+        agent.kill()
+        agent.wait()
+        assert len(ranks) == 2 and awaited(lambda: not any(map(alive, ranks)), 15)
+    finally:
+        for pid in filter(alive, ranks):
+            os.kill(pid, signal.SIGKILL)
+    said = agent.stdout.read()
+    assert "--resume continues" in said and "[rank 1] torchrun (pid" in said
+    found = record.read(path).trials
+    assert [trial["verdict"] for trial in found] == ["PASS", "ERROR"]
+    assert f"torchrun (pid {agent.pid}) is gone; rank 0 in exchange (dense.py" in found[1]["reason"]
+
+
+def awaited(happened, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not happened():
+        time.sleep(0.1)
+    return happened()
+
+
+def alive(pid):
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
