@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -80,12 +81,15 @@ class About:
         return again(self.case, self.spec, self.device, self.truth)
 
 
-def again(case: Case, spec: str, device: str, truth: str = "auto") -> str:
-    """The command that repeats just this case; what the catalogue does not hold is printed whole."""
+def again(case: Case, spec: str, device: str, truth: str = "auto", start: str | None = None,
+          flags: Sequence[str] = ()) -> str:
+    """The command that repeats just this case, with further `flags`; what the catalogue does not hold is printed
+    whole. `start` is the program with its ranks."""
     named = f"{case.id} --seed {case.seed}" if _in_catalogue(case) else shlex.quote(generate.replay(case))
-    asked = "" if truth == "auto" else f" --truth {truth}"
-    where = "" if device == "cpu" else f" --device {device}"
-    return f"ringcheck --ranks {case.world} --impl {shlex.quote(spec)} --cases {named}{asked}{where}"
+    asked = [] if truth == "auto" else [f"--truth {truth}"]
+    where = [] if device == "cpu" else [f"--device {device}"]
+    start = start or f"ringcheck --ranks {case.world}"
+    return " ".join([start, "--impl", shlex.quote(spec), "--cases", named, *asked, *where, *flags])
 
 
 def _in_catalogue(case: Case) -> bool:
@@ -106,6 +110,7 @@ def described(case: Case) -> dict[str, Any]:
         "world": case.world, "layout": case.layout, "dtype": case.dtype,
         "batch": shape.batch, "tokens": shape.tokens, "heads": shape.heads, "kv_heads": shape.kv_heads,
         "head_dim": shape.head_dim, "value_dim": shape.v_dim, "scale": case.scale, "seed": case.seed, "note": case.note,
+        "level": "strict" if case.strict else "required",
         "inputs": asdict(case.inputs),
     }
 

@@ -18,7 +18,8 @@ from harness.clock import Timing
 from harness.compare import Verdict
 from harness.entries import About
 from harness.implementation import load
-from harness.pool import Pool
+from harness.interrupts import prepare, undisturbed
+from harness.pool import PRELOADED, Pool
 from harness.ranks import BACKENDS, ProcessRanks, blame, run_threads, threads_per_rank
 from harness.trace import Trace
 from harness.watchdog import Watchdog
@@ -62,7 +63,9 @@ class Pools:
 
     def pool(self, world: int) -> Pool:
         if world not in self._pools:
-            self._pools[world] = Pool(world, self.device)
+            prepare(PRELOADED)
+            with undisturbed():
+                self._pools[world] = Pool(world, self.device)
         return self._pools[world]
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float, kind: str = "dense") -> dict[str, Any]:
@@ -83,6 +86,11 @@ class Pools:
         self._pools.clear()
 
 
+def truth_of(kind: str) -> str:
+    """What `--truth` says of a kind of trial."""
+    return kind if kind in ("probes", "relations") else "auto"
+
+
 class Threads:
     """`--in-process`: ranks are threads, for implementations that declare `in_process`."""
 
@@ -96,7 +104,7 @@ class Threads:
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float, kind: str = "dense") -> dict[str, Any]:
         started, made = time.perf_counter(), implementation(spec)
-        about = About(case, made, spec, "cpu")
+        about = About(case, made, spec, "cpu", truth_of(kind))
         if not made.in_process:
             return about.entry(Verdict("SKIP", f"{made.name} does not run as threads of one process"), started)
         if case.topology.groups:
@@ -144,7 +152,7 @@ class Torchrun:
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float,
             kind: str = "dense") -> dict[str, Any] | None:
-        self._now = About(case, load(spec), spec, self.device), time.perf_counter()
+        self._now = About(case, load(spec), spec, self.device, truth_of(kind)), time.perf_counter()
         self.ranks.trace.begin()
         with self._watchdog.over(limit):
             return trials.run(kind, case, implementation(spec), self.ranks, timing, spec)

@@ -1,6 +1,8 @@
 """`python -m reports.build results/*.jsonl -o report.html`: results files -> one self-contained page."""
 
 import argparse
+import importlib.util
+import os
 import shlex
 import sys
 from collections.abc import Iterable
@@ -96,6 +98,15 @@ def number(value: float | None, form: str = ".2f") -> str:
 def size(count: float) -> str:
     """Bytes in words: KiB below one MiB."""
     return f"{count / 1024:.3g} KiB" if count < 1000 * 1024 else f"{count / 2**20:.3g} MiB"
+
+
+def check(target: str | Path, results: str | Path) -> None:
+    """Raises ValueError when no page of a results file that is yet to be written could be made at `target`."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise ValueError("the report needs jinja2: pip install 'ringcheck[report]'")
+    if os.path.exists(results) and not os.path.isfile(results):
+        raise ValueError(f"report {target} cannot be made of {results}, which is no file")
+    keep.check_page(target, [results])
 
 
 def write(paths: Iterable[str | Path], target: str | Path) -> str:

@@ -2,6 +2,7 @@
 what a set of cases catches."""
 
 import os
+import signal
 import sys
 
 from ringcheck import ROOT, __version__, own
@@ -13,6 +14,21 @@ COMMANDS = {"build": "reports.build", "summary": "reports.summary", "serve": "ha
 def main(arguments: list[str] | None = None) -> int:
     """Exit codes of harness.run: 0 passed, 1 a failure, 2 bad usage or nothing ran, 3 an error."""
     words = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = answer(words)
+        flush()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("ringcheck: interrupted", file=sys.stderr, flush=True)
+        os._exit(3)  # an import that was interrupted in C makes the interpreter's own end a SIGINT, not a code
+    except BrokenPipeError:
+        silence()
+        return 0
+    return code
+
+
+def answer(words: list[str]) -> int:
+    """Does what the words ask for."""
     if words == ["--version"]:
         print(f"ringcheck {__version__}")
         return 0
@@ -23,7 +39,24 @@ def main(arguments: list[str] | None = None) -> int:
     except ImportError as error:
         print(f"ringcheck: {error}", file=sys.stderr)
         return 2
-    return module.main(rest)
+    try:
+        return module.main(rest)
+    except SystemExit as end:
+        flush()
+        return end.code or 0
+
+
+def flush() -> None:
+    """Whoever reads may have left: `ringcheck --list | head -1`."""
+    if sys.stdout:
+        sys.stdout.flush()
+
+
+def silence() -> None:
+    """Lets what is still buffered for stdout go nowhere, so that the interpreter ends in peace."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def order_paths() -> None:

@@ -108,7 +108,9 @@ def test_a_run_cut_in_its_first_line_is_put_aside(tmp_path):
     assert (tmp_path / "r.1.jsonl").read_text().endswith("--ca")
 
 
-@pytest.mark.parametrize("content", [b"notes\n", b'{"tokens": 8, "cu_seqlens": [0, 8]}\n', b"\x00\xff" * 99, b"[" * 99999])
+@pytest.mark.parametrize(
+    "content", [b"notes\n", b'{"tokens": 8, "cu_seqlens": [0, 8]}\n', b"\x00\xff" * 99, b"[" * 99999]
+)
 @pytest.mark.parametrize("append", [False, True])
 def test_a_file_of_something_else_is_left_as_it_is(tmp_path, content, append):
     path = tmp_path / "batches.jsonl"
