@@ -33,6 +33,10 @@ class Server:
         """Versions of what runs the cases; refuses an implementation that cannot be loaded."""
         return self._ask({"op": "hello", "impl": implementation}, START_S)
 
+    def look(self, **selection: Any) -> list[dict[str, Any]]:
+        """The cases of a selection, for cases that are not going to run."""
+        return self._ask({"op": "list", **selection}, START_S)["cases"]
+
     def list(self, **selection: Any) -> list[dict[str, Any]]:
         """The cases of a selection (cases, worlds, dtypes, seed)."""
         self._selection = {"op": "list", **selection}

@@ -9,20 +9,25 @@ from ringcheck.client import Server, ServerError
 
 INI = {
     "ringcheck": ("implementation under test, package.module:name; naming one collects the catalogue", ""),
-    "ringcheck_cases": ("names or patterns of cases, separated by blanks (default: the whole catalogue)", ""),
+    "ringcheck_cases": ("names or patterns of cases (default: the whole catalogue)", ""),
     "ringcheck_worlds": ("numbers of ranks, separated by commas or blanks", "1,2,3,4"),
     "ringcheck_timeout": ("seconds that one case may take", "60"),
     "ringcheck_expected_failures": ("file of expected failures: a case pattern and a reason a line", ""),
 }
+WORLDS = [1, 2, 3, 4, 8]
+WRONG, FEW = "ringcheck", 3
 SERVER = pytest.StashKey[Server]()
-HEADER = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ringcheck", "conformance of ring attention")
     group.addoption("--impl", metavar="SPEC", help=f"collect the catalogue against this {INI['ringcheck'][0]}")
     group.addoption(
-        "--cases", action="append", metavar="NAMES", help=f"collect these cases: {INI['ringcheck_cases'][0]}"
+        "--cases",
+        action="append",
+        metavar="NAME,NAME",
+        help=f"collect these {INI['ringcheck_cases'][0]}; commas separate, or give it again: "
+        "after a blank pytest expects a path of tests",
     )
     group.addoption("--worlds", metavar="N,N", help=INI["ringcheck_worlds"][0])
     group.addoption("--ringcheck-timeout", metavar="S", help=INI["ringcheck_timeout"][0])
@@ -58,6 +63,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         return
     try:
         server(config).hello(implementation(config))
+        timeout(config)
         found = server(config).list(cases=cases(config), worlds=worlds(config), dtypes=[])
     except ServerError as error:
         raise pytest.UsageError(str(error)) from error
@@ -66,6 +72,20 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     expect(config, own)
     items.extend(own)
     config.hook.pytest_collectreport(report=pytest.CollectReport(catalogue.nodeid, "passed", None, own))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What is wrong in full width, each once: the short summary cuts it behind the id."""
+    found: dict[str, list[str]] = {}
+    for report in [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]:
+        for name, told in report.user_properties:
+            if name == WRONG:
+                found.setdefault(told, []).append(report.nodeid.removeprefix("ringcheck::"))
+    if found:
+        terminalreporter.section("ringcheck: what went wrong")
+    for told, ids in found.items():
+        more = f" and {len(ids) - FEW} more" if len(ids) > FEW else ""
+        terminalreporter.line(f"{told}\n  {', '.join(ids[:FEW])}{more}")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -93,12 +113,15 @@ class CaseItem(pytest.Item):
                 self.add_marker(name)
 
     def setup(self) -> None:
+        record, wrong = None, None
         try:
-            record = server(self.config).run(
-                self.name, implementation(self.config), float(setting(self.config, "ringcheck_timeout"))
-            )
+            record = server(self.config).run(self.name, implementation(self.config), timeout(self.config))
         except ServerError as error:
-            pytest.fail(str(error), pytrace=False)
+            wrong = str(error)
+        if wrong:
+            pytest.fail(wrong, pytrace=False)
+        if record["verdict"] in ("FAIL", "ERROR"):
+            self.user_properties.append((WRONG, headline(record)))
         if record["verdict"] == "SKIP":
             pytest.skip(record.get("reason") or "no reason given")
         if record["verdict"] == "ERROR":
@@ -114,17 +137,23 @@ class CaseItem(pytest.Item):
 
 
 def text(record: dict) -> str:
-    """Diagnosis of a trial as indented lines, as in the table of a run."""
+    """Diagnosis of a trial as indented lines. What is wrong comes first: pytest's short summary shows the first line
+    alone, behind the id and cut to the width of the terminal."""
     found = record.get("diagnosis") or {}
-    headline = found.get("headline") or record.get("reason") or ""
-    lines = [f"{record['verdict']} {record['case']['id']}  {headline}"]
+    reason, first = record.get("reason") or "", headline(record)
+    lines = [first, f"  verdict      {record['verdict']} {record['case']['id']}"]
     lines += [
         f"  {name:<12} {found[name]}"
         for name in ("requirement", "expected", "actual", "place", "again")
         if found.get(name)
     ]
-    reason = record.get("reason")
-    return "\n".join(lines + ([reason] if reason and reason != headline else []))
+    return "\n".join(lines + ([reason] if reason not in ("", first) else []))
+
+
+def headline(record: dict) -> str:
+    """What is wrong, in one line."""
+    told = (record.get("diagnosis") or {}).get("headline") or record.get("reason") or "no reason given"
+    return told.split("\n")[0]
 
 
 def wanted(config: pytest.Config) -> bool:
@@ -169,19 +198,42 @@ def worlds(config: pytest.Config) -> list[int]:
         raise pytest.UsageError(f"--worlds takes numbers such as 1,2,3, got {given!r}") from None
 
 
+def timeout(config: pytest.Config) -> float:
+    given = setting(config, "ringcheck_timeout")
+    try:
+        value = float(given)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e7:
+        raise pytest.UsageError(f"--ringcheck-timeout takes seconds such as 60, got {given!r}")
+    return value
+
+
 def expect(config: pytest.Config, items: list[CaseItem]) -> None:
     """Marks the cases of the expected-failures file; a listed case that passes is a failure (strict)."""
     name = setting(config, "ringcheck_expected_failures")
     if not name:
         return
     path = (config.invocation_params.dir if config.getoption("--expected-failures") else config.rootpath) / name
-    whole = not config.getoption("--cases") and not config.getoption("--worlds")
     for number, pattern, reason in expected_failures(path):
         hit = [item for item in items if fnmatchcase(item.name, pattern)]
         for item in hit:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
-        if whole and not hit:
+        if not hit and not known(config, pattern):
             raise pytest.UsageError(f"{path}:{number}: pattern {pattern!r} matches no case")
+
+
+def known(config: pytest.Config, pattern: str) -> bool:
+    """Whether some case has such an id, in the catalogue or among those that the configuration chooses, though this
+    session does not collect it."""
+    for chosen in ([pattern], config.getini("ringcheck_cases").replace(",", " ").split()):
+        try:
+            found = server(config).look(cases=chosen, worlds=WORLDS, dtypes=[])
+        except ServerError:
+            continue
+        if any(fnmatchcase(case["id"], pattern) for case in found):
+            return True
+    return False
 
 
 def expected_failures(path: Path) -> list[tuple[int, str, str]]:

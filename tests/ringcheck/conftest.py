@@ -44,7 +44,7 @@ class Adopter:
             (lent / "ringcheck").symlink_to(ROOT / "ringcheck")
         return {**os.environ, "PYTHONPATH": str(lent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
 
-    def pytest(self, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess:
+    def pytest(self, *arguments: str, timeout: float = 120, columns: int = 120) -> subprocess.CompletedProcess:
         """Runs pytest here with the plugin and no other."""
         command = [
             sys.executable,
@@ -57,7 +57,12 @@ class Adopter:
             *arguments,
         ]
         return subprocess.run(
-            command, cwd=self.path, env=self.environment(), text=True, capture_output=True, timeout=timeout
+            command,
+            cwd=self.path,
+            env=self.environment() | {"COLUMNS": str(columns), "CI": ""},
+            text=True,
+            capture_output=True,
+            timeout=timeout,
         )
 
 

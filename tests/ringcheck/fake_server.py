@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import time
+from fnmatch import fnmatchcase
 
 CASES = [
     {
@@ -22,6 +23,10 @@ CASES = [
 VERDICTS = {"even": "PASS", "wrong": "FAIL", "refused": "SKIP", "crashed": "ERROR"}
 
 
+def chosen(name, case):
+    return case["name"].startswith(name) or fnmatchcase(case["id"], name)
+
+
 def answer(request, listed):
     if request["op"] == "hello":
         return (
@@ -30,16 +35,17 @@ def answer(request, listed):
             else {"ringcheck": "0.1.0", "torch": "9.9"}
         )
     if request["op"] == "list":
-        unknown = [name for name in request["cases"] if not any(case["name"].startswith(name) for case in CASES)]
+        unknown = [name for name in request["cases"] if not any(chosen(name, case) for case in CASES)]
         if unknown:
             return {"error": f"no case matches {unknown[0]!r}"}
-        listed[:] = [
+        found = [
             case
             for case in CASES
             if case["world"] in request["worlds"]
-            and (not request["cases"] or any(case["name"].startswith(name) for name in request["cases"]))
+            and (not request["cases"] or any(chosen(name, case) for name in request["cases"]))
         ]
-        return {"cases": listed}
+        listed.extend(case for case in found if case not in listed)
+        return {"cases": found}
     if not any(case["id"] == request["id"] for case in listed):
         return {"error": f"unknown id {request['id']}"}
     if request["impl"] == "deadly" and request["id"] == listed[0]["id"]:

@@ -24,8 +24,10 @@ def test_one_line_of_configuration_collects_the_catalogue_beside_own_tests(repos
 
 def test_verdicts_are_told_without_a_traceback_of_the_plugin(repository):
     out = repository.pytest("-rs", "-k", "w2-fp64").stdout
-    assert "FAIL packed/wrong-zigzag-w2-fp64  dk at the wrong rank\n  requirement  B4: gradients" in out
-    assert "ERROR packed/crashed-zigzag-w2-fp64  rank 1 hangs" in out and "[rank 1] recv at ring.py:12" in out
+    verdict = "dk at the wrong rank\n  verdict      FAIL packed/wrong-zigzag-w2-fp64\n  requirement  B4: gradients"
+    assert verdict in out
+    assert "rank 1 hangs\n  verdict      ERROR packed/crashed-zigzag-w2-fp64" in out
+    assert "[rank 1] recv at ring.py:12" in out
     assert "value head_dim is not supported" in out
     assert (
         "site-packages" not in out
@@ -33,6 +35,21 @@ def test_verdicts_are_told_without_a_traceback_of_the_plugin(repository):
         and "collected 17 items / 13 deselected / 4 selected" in out
     )
     assert "1 failed, 1 passed, 1 skipped, 13 deselected, 1 error" in out
+
+
+def test_the_short_summary_says_what_is_wrong(repository):
+    out = repository.pytest("-rfE", "-k", "packed", columns=80).stdout
+    assert "FAILED ringcheck::packed/wrong-zigzag-w2-fp64 - Failed: dk at t" in out
+    assert "ERROR ringcheck::packed/crashed-zigzag-w2-fp64 - Failed: rank 1 hangs\n" in out
+    assert "= ringcheck: what went wrong =" in out
+    ids = [f"packed/wrong-zigzag-{name}" for name in ("w1-fp64", "w1-bf16", "w2-fp64")]
+    assert f"\ndk at the wrong rank\n  {', '.join(ids)} and 1 more\nrank 1 hangs\n  packed/crashed-" in out
+
+
+def test_help_says_that_commas_separate(repository):
+    out = " ".join(repository.pytest("--help").stdout.split())
+    assert "commas separate, or give it again: after a blank pytest expects a path" in out
+    assert "3 passed, 2 skipped" in repository.pytest("--cases", "packed/even,packed/refused", "--worlds", "2").stdout
 
 
 def test_without_configuration_nothing_is_collected(repository):
@@ -76,13 +93,22 @@ def test_expected_failures_excuse_fail_and_error_and_are_strict(repository):
     "text, message",
     [
         ("packed/nothing-*  typo\n", "known.txt:1: pattern 'packed/nothing-*' matches no case"),
+        ("packed  a group is no id\n", "known.txt:1: pattern 'packed' matches no case"),
         ("\npacked/even-*\n", "known.txt:2: 'packed/even-*' has no reason behind it"),
     ],
 )
 def test_a_useless_line_of_expected_failures_is_an_error(repository, text, message):
     repository.write("known.txt", text)
-    ran = repository.pytest("--expected-failures", "known.txt")
-    assert message in ran.stdout + ran.stderr and ran.returncode == 4
+    for more in ([], ["--cases", "packed/even", "--worlds", "1"]):
+        ran = repository.pytest("--expected-failures", "known.txt", *more)
+        assert message in ran.stdout + ran.stderr and ran.returncode == 4
+
+
+def test_an_expected_failure_may_be_a_case_that_is_not_collected(repository):
+    repository.write("known.txt", "packed/wrong-*-w2-*  head map\n")
+    repository.write("pytest.ini", "[pytest]\nringcheck = my_module:ring\nringcheck_cases = packed/even\n")
+    ran = repository.pytest("--expected-failures", "known.txt", "--worlds", "1")
+    assert ran.returncode == 0 and "3 passed" in ran.stdout, ran.stdout
 
 
 @pytest.mark.parametrize(
@@ -91,6 +117,7 @@ def test_a_useless_line_of_expected_failures_is_an_error(repository, text, messa
         (["--cases", "nonsense"], "no case matches 'nonsense'"),
         (["--impl", "unknown"], "unknown implementation"),
         (["--worlds", "two"], "--worlds takes numbers such as 1,2,3, got 'two'"),
+        (["--ringcheck-timeout", "soon"], "--ringcheck-timeout takes seconds such as 60, got 'soon'"),
     ],
 )
 def test_an_unknown_case_implementation_or_world_is_one_clear_line(repository, arguments, message):
@@ -100,7 +127,7 @@ def test_an_unknown_case_implementation_or_world_is_one_clear_line(repository, a
 
 def test_the_server_is_started_again_after_it_died(repository):
     out = repository.pytest("--impl", "deadly", "--cases", "packed/even", "--worlds", "1").stdout
-    assert "the server ended during 'run'" in out and "last words" in out
+    assert "the server ended during 'run'" in out and "last words" in out and "During handling" not in out
     assert "2 passed, 1 error" in out
 
 
