@@ -62,12 +62,62 @@ def test_folders_of_a_user_hide_nothing_of_ours(adopter):
     assert run(adopter.path, code).stdout == f"1 {ours}\n{ours}\n"
 
 
-def test_a_name_that_is_taken_is_one_clear_line(adopter):
-    ran = run(adopter.path, "import harness\nfrom ringcheck import Implementation")
-    assert ran.returncode == 1
+def test_a_name_that_is_taken_is_one_clear_line_on_the_command_line(adopter):
+    ran = run(adopter.path, "import harness\nfrom ringcheck import cli\nprint(cli.main(['--list']))")
+    assert ran.stdout == "2\n" and ran.stderr.count("\n") == 1
     assert (
         f"ringcheck needs its own package 'harness', but that name is taken by {adopter.path / 'harness'}" in ran.stderr
     )
+
+
+THEIRS = "[sys.modules[name].OWNER for name in ('cases', 'harness', 'reports')]"
+ALL = "Case, Group, Implementation, Mask, Rows, Rule, Scenario, Session, Setting, Shape, Step, captured"
+
+
+@pytest.mark.parametrize("before", ["import cases, harness, reports", "pass", "import harness"])
+def test_an_adapter_is_imported_beside_packages_of_the_same_names(adopter, before):
+    code = (
+        f"import sys\n{before}\nfrom ringcheck import {ALL}\nimport ringcheck, ringcp\n"
+        "from ringcp import ring_attention\nimport cases, harness, reports\n"
+        "class Mine(Implementation):\n    name = 'mine'\n"
+        f"assert {THEIRS} == ['adopter cases', 'adopter harness', 'adopter reports']\n"
+        "assert ringcheck.Implementation is Implementation and ringcheck.captured is captured\n"
+        "assert isinstance(Mine().open(None, None), Session) and Session.__module__ == 'harness.implementation'\n"
+        "assert not [name for name in sys.modules if name.startswith(('cases.', 'harness.', 'reference'))]\n"
+        "assert captured.record('batches.jsonl', rank=0, cu_seqlens=[0, 3, 7])\n"
+        "case = captured.read('batches.jsonl')[0].at(2, 'zigzag', 'fp64', 7)\n"
+        "assert isinstance(case, Case) and isinstance(case.mask, Mask) and isinstance(case.rows(), Rows)\n"
+        "assert case.shape.tokens == 7 and case.batch('B').digest != case.digest\n"
+        f"assert {THEIRS} == ['adopter cases', 'adopter harness', 'adopter reports']\nprint('fine')"
+    )
+    ran = run(adopter.path, code)
+    assert ran.stdout == "fine\n", ran.stderr
+
+
+def test_ours_import_lazily_beside_packages_of_the_same_names(adopter):
+    code = (
+        "import cases, harness\nfrom ringcheck import Implementation\n"
+        "load = __import__('ringcheck')._beside().load('harness.implementation').load\n"
+        "try:\n    load('sabotage:nothing')\nexcept ValueError as error:\n    print(error)\n"
+        "print(harness.OWNER, hasattr(harness, 'sabotage'))"
+    )
+    ran = run(adopter.path, code)
+    assert ran.stdout.startswith("unknown fault 'nothing'"), ran.stderr
+    assert ran.stdout.endswith("\nadopter harness False\n")
+
+
+def test_modules_named_as_ours_are_left_in_place(tmp_path):
+    (tmp_path / "cases.py").write_text("OWNER = 'me'\n")
+    code = "from ringcheck import Case, Implementation\nimport cases\nprint(cases.OWNER, Case.__module__)"
+    assert run(tmp_path, code).stdout == "me cases.case\n"
+
+
+def test_where_the_names_are_free_ours_are_the_modules_themselves(tmp_path):
+    code = (
+        "from ringcheck import Implementation, Case\nimport harness.implementation, cases.case\n"
+        "print(harness.implementation.Implementation is Implementation, cases.case.Case is Case)"
+    )
+    assert run(tmp_path, code).stdout == "True True\n"
 
 
 def test_build_through_the_console_script(results_file_in, tmp_path, capsys):
