@@ -1,7 +1,7 @@
 """How far an answer is from the truth, in budgets, and where (SPEC C)."""
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -30,7 +30,8 @@ class Where:
 
 @dataclass(frozen=True)
 class Deviation:
-    """One tensor's distance from the truth. `ratio` is error/budget, 1.0 is the line, None was not compared."""
+    """One tensor's distance from the truth, at its worst. `ratio` is error/budget, 1.0 is the line, None was not
+    compared; off `[B, H, S]`: all rows that are wrong, which no record keeps."""
 
     tensor: str
     requirement: str
@@ -41,6 +42,7 @@ class Deviation:
     where: Where | None = None
     expected: float | None = None
     actual: float | None = None
+    off: Tensor | None = field(default=None, compare=False, repr=False)
 
     @property
     def failed(self) -> bool:
@@ -48,7 +50,7 @@ class Deviation:
 
     def record(self) -> dict[str, Any]:
         """As docs/design.md writes it."""
-        return asdict(self)
+        return asdict(replace(self, off=None), dict_factory=lambda items: {key: x for key, x in items if key != "off"})
 
 
 @dataclass
@@ -126,7 +128,7 @@ def _deviation(name: str, found: budget.Deviation | None, problem: Problem, layo
     dead = found.exact and not (name == "lse" and math.isfinite(found.expected))
     broken = "B3" if dead and name not in ("dk", "dv") else REQUIREMENTS[name]
     return Deviation(name, broken, found.ratio, found.error, found.allowance, level, where, found.expected,
-                     found.actual)
+                     found.actual, found.off)
 
 
 def owner(layout: list[Tensor], batch: int, token: int) -> int:

@@ -13,6 +13,7 @@ from harness import hypotheses
 from harness.attempt import Answer
 from harness.compare import REQUIREMENTS, Deviation, Verdict, compare
 from harness.entries import About, requirement
+from harness.extent import Extent, earliest
 from harness.hypotheses import Evidence, Guess, places
 from harness.hypotheses.evidence import Tensors
 from harness.problem import Problem
@@ -31,10 +32,13 @@ def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Te
         return None
     if verdict.breaches:
         return about.breach(verdict) | silent(verdict, answer, problem, layout)
-    worst, failed = verdict.worst, tuple(deviation.tensor for deviation in verdict.deviations if deviation.failed)
-    headline, broken = first_line(worst, evidence_of(answer, problem, layout, failed))
-    return {"headline": headline, "requirement": requirement(broken), "expected": element(worst, worst.expected),
-            "actual": f"{worst.actual:.6g}", "place": place(worst), "again": about.again()}
+    worst, failed = verdict.worst, [deviation for deviation in verdict.deviations if deviation.failed]
+    evidence = evidence_of(answer, problem, layout, tuple(deviation.tensor for deviation in failed))
+    extent = Extent([deviation.off for deviation in failed], evidence.owner, problem.rows)
+    headline, broken = first_line(worst, evidence, extent)
+    first = first_wrong(worst, evidence)
+    return {"headline": headline, "requirement": requirement(broken), "expected": element(first, first.expected),
+            "actual": f"{first.actual:.6g}", "place": place(first), "again": about.again()}
 
 
 def silent(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Tensor]) -> dict[str, Any]:
@@ -54,21 +58,48 @@ def evidence_of(answer: Answer, problem: Problem, layout: list[Tensor], failed: 
     return Evidence(problem, answer.tensors, owners(layout, problem.rows), len(layout), failed)
 
 
-def first_line(worst: Deviation, evidence: Evidence) -> tuple[str, str]:
+def first_wrong(worst: Deviation, evidence: Evidence) -> Deviation:
+    """A deviation at its first wrong element in place of its worst one: of the lowest token on the lowest rank."""
+    if worst.off is None or not bool(worst.off.any()):
+        return worst
+    batch, head, token = earliest(worst.off, evidence.owner)
+    true, actual = (x[batch, head, token].double().reshape(-1)
+                    for x in (getattr(evidence.problem.truth, worst.tensor), evidence.actual[worst.tensor]))
+    dim = int((actual - true).abs().nan_to_num(nan=math.inf).masked_fill(actual == true, 0).argmax())
+    documents = evidence.problem.rows.documents
+    where = replace(worst.where, batch=batch, head=head, token=token, dim=None if worst.tensor == "lse" else dim,
+                    rank=int(evidence.owner[batch, token]),
+                    document=None if documents is None else int(documents[batch, token]))
+    return replace(worst, where=where, expected=float(true[dim]), actual=float(actual[dim]))
+
+
+def first_line(worst: Deviation, evidence: Evidence, extent: Extent) -> tuple[str, str]:
     """What is wrong in words, and the SPEC id that it breaks."""
     guess, share = best(evidence)
     if guess:
         return f"{guess.words} (explains {share * 100:.0f} % of the difference)", guess.requirement
+    return unexplained(worst, evidence, extent)
+
+
+def unexplained(worst: Deviation, evidence: Evidence, extent: Extent) -> tuple[str, str]:
+    """The same where no guess fits, or where the case is too large for guesses: what is off and where."""
     headline = plainly(worst, evidence.failed, evidence.problem)
     if evidence.problem.case.inputs.poison and "padded" in headline:
         return headline, "B5"
-    where = places.narrowest(evidence)
-    if where:
-        headline = f"{headline}, only in {where.words}"
-    elif worst.allowance and (bits := places.rounded(evidence)):
-        return f"{headline}: rounding of about {bits} bits", "B6"
     exact = worst.requirement if worst.requirement not in REQUIREMENTS.values() else REQUIREMENTS[evidence.failed[0]]
-    return headline, where and where.requirement or exact
+    small = guessable(evidence)
+    where = places.narrowest(evidence) if small else None
+    if where:
+        return f"{headline}, only in {where.words}", where.requirement or exact
+    if worst.allowance and (small or extent.share > places.SMALL) and (bits := places.rounded(evidence)):
+        return f"{headline}: rounding of about {bits} bits", "B6"
+    return headline if small else f"{headline}: {extent.words()}", exact
+
+
+def guessable(evidence: Evidence) -> bool:
+    """Whether the case is small enough for guesses, which go pair by pair."""
+    shape = evidence.problem.case.shape
+    return shape.batch * shape.heads * shape.tokens ** 2 <= LARGEST
 
 
 def best(evidence: Evidence) -> tuple[Guess | None, float]:
@@ -77,9 +108,8 @@ def best(evidence: Evidence) -> tuple[Guess | None, float]:
     Of guesses that explain as much the earlier one in HYPOTHESES stands. Ends when one explains all, or after SECONDS
     of computing.
     """
-    shape = evidence.problem.case.shape
     found: tuple[Guess | None, float] = None, ENOUGH
-    if shape.batch * shape.heads * shape.tokens ** 2 > LARGEST:
+    if not guessable(evidence):
         return found
     end = time.thread_time() + SECONDS
     for hypothesis in hypotheses.HYPOTHESES:

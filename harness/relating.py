@@ -1,7 +1,7 @@
 """Trials without any truth: what an implementation answers is held to its own answers to related questions."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +13,13 @@ from torch import Tensor
 
 from cases.case import Case
 from cases.rows import Rows
-from cases.work import dead_rows
+from cases.work import dead_rows, owners
 from harness import compare, inputs
 from harness.attempt import Answer, attempt
 from harness.clock import Timing
 from harness.compare import Deviation, Verdict, Where
 from harness.entries import About, requirement
+from harness.extent import earliest
 from harness.implementation import Group, Implementation
 from harness.inputs import DTYPES, Numbers
 from harness.problem import Problem, problem_of
@@ -29,6 +30,7 @@ from harness.trial import agree
 FP64 = 2e-10
 ROUNDINGS = 16.0
 TINY = 1e-30
+Place = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,11 @@ def _alone(ranks: Ranks) -> Iterator[Alone]:
     dist.destroy_process_group(made)
 
 
+def _worst(ratio: Tensor) -> Place:
+    """Of the largest element."""
+    return tuple(torch.stack(torch.unravel_index(ratio.argmax(), ratio.shape)).tolist())
+
+
 class _Judgement:
     """Collects relations on rank 0: the largest ratio of each tensor, and the first relation that is broken."""
 
@@ -138,7 +145,8 @@ class _Judgement:
                 self.worst[name] = one
         failed = [one for one in found.values() if one.failed]
         if failed and not self.broken:
-            self.broken = relation, failed[0]
+            name = failed[0].tensor
+            self.broken = relation, self._deviation(name, relation, *pairs[name], self._first)
         ratio = max(one.ratio for one in found.values())
         self.listed.append({"name": relation.name, "verdict": "FAIL" if failed else "PASS", "ratio": ratio})
 
@@ -163,20 +171,26 @@ class _Judgement:
         failed = ", ".join(name for name, other in self.worst.items() if other.failed)
         return Verdict("FAIL", f"{relation.requirement}: {failed} off: {relation.name}", deviations), told
 
-    def _deviation(self, name: str, relation: Relation, expected: Tensor, actual: Tensor) -> Deviation:
+    def _deviation(self, name: str, relation: Relation, expected: Tensor, actual: Tensor,
+                   place: Callable[[Tensor], Place] = _worst) -> Deviation:
         expected, actual = (x.double()[..., None] if name == "lse" else x.double() for x in (expected, actual))
         same = (expected == actual) | (self.open[..., None] if name not in ("dk", "dv") else False)
         error = torch.where(same, 0, (expected - actual).abs()).nan_to_num(nan=torch.inf, posinf=torch.inf)
         allowance = self._allowance(name, expected)
         ratio = error / allowance
-        batch, head, token, dim = torch.stack(torch.unravel_index(ratio.argmax(), ratio.shape)).tolist()
+        at = place(ratio)
+        batch, head, token, dim = at
         documents = self.problem.rows.documents
         where = Where(batch, head, token, None if name == "lse" else dim, compare.owner(self.layout, batch, token),
                       None if documents is None else int(documents[batch, token]))
-        at = batch, head, token, dim
         return Deviation(name, relation.requirement, float(ratio[at]), float(error[at]),
                          float(allowance.expand_as(error)[at]), "required", where, float(expected[at]),
                          float(actual[at]))
+
+    def _first(self, ratio: Tensor) -> Place:
+        """Of the first wrong element: the lowest token on the lowest rank."""
+        place = earliest((ratio > 1).any(-1), owners(self.layout, self.problem.rows))
+        return *place, int(ratio[place].argmax())
 
     def _allowance(self, name: str, expected: Tensor) -> Tensor:
         """How far an element may be from its equal: below fp64, roundings of the terms that make it."""

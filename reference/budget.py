@@ -14,7 +14,7 @@ of a score.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -37,6 +37,8 @@ class Deviation:
     tokens     first and last + 1 of the block's positions
     token, dim the worst element inside it (dim None for lse), expected and actual its values
     exact      the rule broken is an exact one: -inf of lse, or a zero
+    off        `[B, H, S]` bool: every row that breaks the rule, None when none does. In a block over budget these are
+               the rows with more than their even share of what it is allowed
     """
 
     tensor: str
@@ -51,6 +53,7 @@ class Deviation:
     expected: float
     actual: float
     exact: bool = False
+    off: Tensor | None = field(default=None, compare=False, repr=False)
 
 
 def blocks(batch: int, tokens: int, documents: Tensor | None = None, size: int = BLOCK) -> Tensor:
@@ -126,7 +129,8 @@ def _worst_element(table: _Table) -> Deviation:
     allowance = FP64_TOLERANCE * table.expected.abs().masked_fill_(~table.finite, 0).max().clamp(min=1).item()
     where = _largest(table.error)
     token, error = int(where[2]), table.error[tuple(where)].item()
-    return table.deviation(where, (token, token + 1), error / allowance, error, allowance)
+    off = (table.error > allowance).any(-1) if error > allowance else None
+    return replace(table.deviation(where, (token, token + 1), error / allowance, error, allowance), off=off)
 
 
 def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, block: Tensor) -> Deviation:
@@ -145,7 +149,17 @@ def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, bl
     token, dim = _largest(table.error[batch, head, tokens]).tolist()
     where = torch.tensor([batch, head, int(tokens[token]), dim])
     picked = (x[batch, head, worst].item() for x in (ratio, error, allowance))
-    return table.deviation(where, (int(tokens[0]), int(tokens[-1]) + 1), *picked)
+    found = table.deviation(where, (int(tokens[0]), int(tokens[-1]) + 1), *picked)
+    return replace(found, off=_over(table, ratio, allowance, block)) if found.ratio > 1 else found
+
+
+def _over(table: _Table, ratio: Tensor, allowance: Tensor, block: Tensor) -> Tensor:
+    """Rows of blocks over budget that have more than their even share of it: at least one in each."""
+    heads = table.error.shape[1]
+    index, length = block[:, None].expand(-1, heads, -1), torch.zeros_like(ratio)
+    length.scatter_add_(2, index, length.new_ones(1, 1, 1).expand(index.shape))
+    share = (allowance / length.sqrt()).gather(2, index)
+    return (ratio > 1).gather(2, index) & (table.error.square().sum(-1).sqrt() > share)
 
 
 def _broken_exactly(table: _Table, truth: Truth) -> Deviation | None:
@@ -163,7 +177,7 @@ def _broken_exactly(table: _Table, truth: Truth) -> Deviation | None:
     where = wrong.nonzero()[0]
     token = int(where[2])
     error = (table.actual - table.expected)[tuple(where)].abs().nan_to_num(nan=torch.inf, posinf=torch.inf).item()
-    return table.deviation(where, (token, token + 1), torch.inf, error, 0.0, exact=True)
+    return replace(table.deviation(where, (token, token + 1), torch.inf, error, 0.0, exact=True), off=wrong.any(-1))
 
 
 def _norms(x: Tensor, block: Tensor) -> Tensor:

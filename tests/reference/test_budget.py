@@ -205,3 +205,17 @@ def test_blocks_hold_at_most_64_tokens_of_one_document(ids):
             assert len(inside) <= 64 and len(row[inside].unique()) == 1
         assert len(block.unique()) == sum(-(-int((row == each).sum()) // 64) for each in row.unique())
     assert blocks(1, 130).tolist() == [[0] * 64 + [1] * 64 + [2] * 2]
+
+
+@pytest.mark.parametrize("dtype", (torch.float64, *DTYPES))
+def test_every_row_over_budget_is_told(draw, dtype):
+    judged = Judged(draw(256, dtype=dtype), PACKED)
+    assert all(found.off is None for found in judged.deviations().values())
+    wrong = judged.answer["dk"].clone()
+    wrong[0, 1, 40:43] *= 3
+    wrong[0, 0, 200] *= 2
+    found = judged.deviations(dk=wrong)["dk"].off
+    assert found.shape == wrong.shape[:3] and found.nonzero()[:, 1:].tolist() == [[0, 200], [1, 40], [1, 41], [1, 42]]
+    lse = judged.answer["lse"].clone()
+    lse[0, 0, 7] = -math.inf
+    assert judged.deviations(lse=lse)["lse"].off.nonzero()[:, 1:].tolist() == [[0, 7]]
