@@ -16,6 +16,16 @@ DEAD_KEYS = Mask((CAUSAL, Regions.even(128, 32, ((((128, (0, 2)),),),))))
 POISONED = Mask((CAUSAL, Documents((((1, 50), (0, 21), (2, 49), (0, 8)),)), Padding((((90, 100),),))))
 
 
+def _alone_but_one_a_rank(place: Place) -> Mask:
+    """Queries see themselves; one of each rank, in every layout, sees all 256 keys: under scale 0 it adds half a unit
+    in the last place (bf16) to what the key's own query makes of dV, which a sum in bf16 loses at every hop."""
+    starts = range(0, place.tokens, place.shard)
+    seers = {start + (rank - start) % place.world for rank, start in enumerate(starts)}
+    every = tuple(range(place.tokens))
+    picks = tuple((1, every if query in seers else (query,)) for query in every)
+    return Mask((Regions.even(place.tokens, 1, ((picks,),)),))
+
+
 def _heads(heads: int, kv_heads: int, head_dim: int, value_dim: int | None = None) -> Shape:
     return Shape(tokens=96, heads=heads, kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim)
 
@@ -63,6 +73,8 @@ NUMBERS = (
     Scenario("edges/scale", "A1 A9", PLAIN, _small(), scale=0.3),
     Scenario("edges/scale-zero", "A1 A9", PLAIN, _small(), scale=0.0),
     Scenario("edges/scale-negative", "A1 A9", PLAIN, _small(head_dim=64), scale=-0.2),
+    Scenario("edges/many-hops", "A6 A8 A9", _alone_but_one_a_rank, Shape(heads=8, kv_heads=1), scale=0.0,
+             inputs=Inputs(dout="ones")),
     Scenario("edges/sharp", "A1", PLAIN, _small(), inputs=Inputs(spread=30.0)),
     Scenario("edges/unbind", "A1 B7", PLAIN, _small(), inputs=Inputs(strides="unbind")),
     Scenario("edges/transposed", "A1 A8 B7", PLAIN, _small(heads=8, kv_heads=2), inputs=Inputs(strides="transposed")),

@@ -300,3 +300,14 @@ def test_the_smoke_tier_is_few_cases_on_two_to_four_ranks_and_every_rule():
     assert {requirement for case in cases for requirement in case.requirements} >= {f"A{n}" for n in range(1, 10)}
     two = catalogue.select("smoke", worlds=(2,), dtypes=("fp64",))
     assert 0 < len(two) < len(cases) and {(case.world, case.dtype) for case in two} == {(2, "fp64")}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_many_hops_hold_one_query_a_rank_that_sees_all_in_every_layout(world):
+    case = catalogue.select("edges/many-hops", (world,), ("contiguous",), ("bf16",))[0]
+    seen = pairs(case.mask, case)[0, 0].sum(-1)
+    seers = (seen == case.shape.tokens).nonzero()[:, 0].tolist()
+    assert len(seers) == world and int(seen.sum()) == world * 256 + 256 - world
+    shard, chunk = -(-256 // world), 256 / (2 * world)
+    assert {query // shard for query in seers} == {query % world for query in seers} == set(range(world))
+    assert {min(part, 2 * world - 1 - part) for part in (int(query / chunk) for query in seers)} == set(range(world))
