@@ -37,8 +37,9 @@ def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Te
     extent = Extent([deviation.off for deviation in failed], evidence.owner, problem.rows)
     headline, broken = first_line(worst, evidence, extent)
     first = first_wrong(worst, evidence)
-    return {"headline": headline, "requirement": requirement(broken), "expected": element(first, first.expected),
-            "actual": f"{first.actual:.6g}", "place": place(first), "again": about.again()}
+    expected, actual = apart(first.expected, first.actual)
+    return {"headline": headline, "requirement": requirement(broken), "expected": element(first, expected),
+            "actual": actual, "place": place(first), "again": about.again()}
 
 
 def silent(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Tensor]) -> dict[str, Any]:
@@ -170,11 +171,17 @@ def plainly(worst: Deviation, failed: Iterable[str], problem: Problem) -> str:
     return f"{names} off, up to {worst.ratio:.4g} times the budget"
 
 
-def element(deviation: Deviation, value: float) -> str:
+def apart(expected: float, actual: float) -> tuple[str, str]:
+    """Two numbers with as many digits as tell them apart, six at least."""
+    pairs = ((f"{expected:.{digits}g}", f"{actual:.{digits}g}") for digits in (6, 9, 12, 17))
+    return next((pair for pair in pairs if pair[0] != pair[1]), (f"{expected:.6g}", f"{actual:.6g}"))
+
+
+def element(deviation: Deviation, value: str) -> str:
     """dk[0, 1, 255, 3] = -0.3127"""
     where = deviation.where
     last = "" if where.dim is None else f", {where.dim}"
-    return f"{deviation.tensor}[{where.batch}, {where.head}, {where.token}{last}] = {value:.6g}"
+    return f"{deviation.tensor}[{where.batch}, {where.head}, {where.token}{last}] = {value}"
 
 
 def place(deviation: Deviation) -> str:

@@ -18,7 +18,7 @@ from harness.entries import About, requirement
 from harness.implementation import Implementation, Session
 from harness.inputs import DTYPES, Numbers
 from harness.ranks import Ranks
-from harness.trial import agree, fresh_seed
+from harness.trial import agree, fresh_seed, opened
 from reference import probes
 from reference.probes import Difference, Probe
 
@@ -71,7 +71,9 @@ def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing:
     if verdict:
         return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
     chosen, needed = firsts(case)
-    session = implementation.open(case, ranks.group)
+    session, verdict = opened(implementation, case, ranks)
+    if verdict:
+        return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
     verdict, posed, told = judged(session, implementation, case, chosen, layout, ranks)
     passed = ranks.all_gather(verdict.name)[0] == "PASS"
     timed = timing.iters and passed

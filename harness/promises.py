@@ -20,6 +20,7 @@ METHODS = ("load", "traffic", "scope", "close")
 ENGINE = re.compile("returned an (invalid gradient|incorrect number of gradients)|expected Variable or None|"
                     "modified by an inplace operation|backward through the graph a second time|"
                     "One of the differentiated Tensors does not require grad|Expected isFloatingType")
+UNLIKE = re.compile("[Rr]ecomputed values|different number of tensors was saved")
 HERE = Path(__file__).parent
 
 
@@ -69,6 +70,9 @@ def session(made: Implementation, case: Case, group: Group) -> Session:
     if missing:
         raise Broken("contract", f"open returned {kind(given)}, which has no {', '.join(missing)}", "a Session",
                      kind(given), group.rank)
+    counted = _called("traffic", "D9", group.rank, given.traffic)
+    if counted is not None and not (isinstance(counted, tuple) and [type(x) for x in counted] == [int, int]):
+        raise Broken("D9", f"traffic returned {kind(counted)}", "(bytes, messages) or None", kind(counted), group.rank)
     return given
 
 
@@ -106,7 +110,12 @@ def differentiated(action: Callable[[], Made], rank: int) -> Made:
     try:
         return action()
     except RuntimeError as error:
-        if not ENGINE.search(str(error)) or stacks.foreign(error, HERE):
+        if stacks.foreign(error, HERE):
+            raise
+        if UNLIKE.search(str(error)):
+            raise Broken("D4", "the step does other things when it is run again for the backward",
+                         "tensors like those of the forward", stacks.said(error), rank) from error
+        if not ENGINE.search(str(error)):
             raise
         raise Broken("B4", "autograd cannot take what the backward gives", "gradients in the shapes of their inputs",
                      stacks.said(error), rank) from error
@@ -123,12 +132,16 @@ def kind(x: Any) -> str:
 
 
 def _called(name: str, requirement: str, rank: int, function: Callable[..., Made], *arguments: Any) -> Made:
-    """function(*arguments); Broken where it does not take these arguments."""
+    """function(*arguments); Broken where it does not take these arguments. What it raises elsewhere than in code of an
+    implementation is said to come from `name`."""
     try:
         return function(*arguments)
-    except TypeError as error:
-        if not stacks.foreign(error, HERE):
-            asked = ", ".join(type(argument).__name__ for argument in arguments) or "nothing"
-            raise Broken(requirement, f"{name} does not take what it is called with", f"{name}({asked})",
-                         stacks.said(error), rank) from error
-        raise
+    except Exception as error:
+        if stacks.foreign(error, HERE):
+            raise
+        if not isinstance(error, TypeError):
+            error.add_note(f"{stacks.PLACE}{name}, which is torch's or Python's own")
+            raise
+        asked = ", ".join(type(argument).__name__ for argument in arguments) or "nothing"
+        raise Broken(requirement, f"{name} does not take what it is called with", f"{name}({asked})",
+                     stacks.said(error), rank) from error

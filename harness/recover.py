@@ -21,7 +21,7 @@ from harness.implementation import Implementation
 from harness.inputs import DTYPES, Numbers
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
-from harness.trial import agree
+from harness.trial import agree, opened
 from reference.dense import truth
 
 LARGEST_TOKENS = 256
@@ -65,10 +65,10 @@ def run_recovery(case: Case, implementation: Implementation, ranks: Ranks, timin
                  spec: str | None = None) -> dict[str, Any] | None:
     """Rank 0: {"verdict": "DONE", "recovered": what is wrong with the matrix (`reading.read`) or None}."""
     layout, verdict = agree(case, implementation, ranks)
+    session, verdict = (None, verdict) if verdict else opened(implementation, case, ranks)
     found = {}
     if not verdict:
         problem = problem_of(case, implementation.variants)
-        session = implementation.open(case, ranks.group)
         found = matrices(session, problem, layout, ranks)
         session.close()
     if ranks.group.rank != 0:

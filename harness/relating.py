@@ -25,7 +25,7 @@ from harness.inputs import DTYPES, Numbers
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
 from harness.relations import RELATIONS, Relation, Run
-from harness.trial import agree
+from harness.trial import agree, opened
 
 FP64 = 2e-10
 ROUNDINGS = 16.0
@@ -92,7 +92,9 @@ def _answer(run: Run, implementation: Implementation, ranks: Ranks) -> Answer | 
             return None if verdict.name == "SKIP" else Answer(breaches=verdict.breaches)
         problem = problem_of(run.case, implementation.variants)
         given = inputs.poisoned(run.numbers, run.case, problem.mask, problem.rows)
-        session = implementation.open(run.case, own.group)
+        session, verdict = opened(implementation, run.case, own)
+        if verdict:
+            return Answer(breaches=verdict.breaches)
         answer = attempt(session, Posed(run.case, problem.rows, given), layout, own)
         session.close()
         return answer

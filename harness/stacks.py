@@ -12,6 +12,7 @@ from pathlib import Path
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<call>.+)$')
 LONGEST = 160
 WIDEST, MOST = 400, 60
+PLACE = "in the implementation's "
 FOREIGN = ("/torch/", "/lib/python", "<frozen")
 
 
@@ -55,7 +56,9 @@ def last_call(stack: str) -> str:
 
 def raised(error: BaseException) -> str:
     """One line about an exception: its type, the beginning of its message and the own call that it came from."""
-    return f"{said(error)} {last_call(_stack(traceback.extract_tb(error.__traceback__)))}"
+    noted = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str) and note.startswith(PLACE)]
+    place = noted[0] if noted else last_call(_stack(traceback.extract_tb(error.__traceback__)))
+    return f"{said(error)} {place}"
 
 
 def raised_below(error: BaseException) -> str:

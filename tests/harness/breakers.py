@@ -56,6 +56,28 @@ class OnOneRank(Dense):
         return lambda q, k, v: (step(q, k, v), None)[group.rank == group.size - 1]
 
 
+class Fades(Dense):
+    """From the second call on its step computes something else, and returns nothing."""
+
+    def load(self, case, group, batch):
+        step, calls = super().load(case, group, batch), []
+
+        def fading(q, k, v):
+            calls.append(1)
+            if len(calls) == 1:
+                return step(q, k, v)
+            step((q[..., :1] * q[..., :1]).expand_as(q), k, v)
+
+        return fading
+
+
+class Borrowed(Dense):
+    """Its step is a function of torch."""
+
+    def load(self, case, group, batch):
+        return torch.nn.functional.scaled_dot_product_attention
+
+
 class TakesTwo(Dense):
     def load(self, case, group, batch):
         return lambda q, kv: None

@@ -29,6 +29,12 @@ def test_the_earliest_is_the_lowest_token_on_the_lowest_rank(rows, place):
     assert earliest(off(*rows), OWNER) == place
 
 
+def test_numbers_are_told_apart():
+    assert diagnose.apart(-0.5, 0.0) == ("-0.5", "0")
+    assert diagnose.apart(1.0, 1.0 + 1e-8) == ("1", "1.00000001")
+    assert diagnose.apart(float("inf"), float("nan")) == ("inf", "nan")
+
+
 @pytest.mark.parametrize(("rows", "words"), [
     ([(0, 3), (1, 4)], "12 % of rows, tokens 3..4, rank 1, document 2"),
     ([(0, 0), (1, 7)], "12 % of rows, rank 0, documents 1, 3"),

@@ -77,6 +77,20 @@ def test_both_ends_of_an_unlike_transfer_are_told(pool):
     assert "send of 120 bytes to rank 1" in lost and "recv of 40 bytes from rank 0" in lost
 
 
+def test_a_broken_promise_of_one_rank_costs_no_rank(pool):
+    run(pool)
+    before = pool.restarts
+    record = run(pool, "tests.harness.breakers:OnOneRank")
+    assert record["verdict"] == "FAIL" and record["reason"] == "B1: step returned None on rank 1"
+    assert pool.restarts == before
+
+
+def test_an_error_of_torch_itself_names_what_was_called(pool):
+    record = run(pool, "tests.harness.breakers:Borrowed")
+    assert record["verdict"] == "ERROR"
+    assert "in the implementation's step, which is torch's or Python's own; " in record["reason"].splitlines()[0]
+
+
 def test_an_idle_rank_that_dies_costs_no_case(pool):
     run(pool)
     os.kill(pool.pids()[0], signal.SIGKILL)

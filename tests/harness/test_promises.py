@@ -59,6 +59,7 @@ def test_a_named_pair_is_a_pair():
     (declaring(refuses="")(), "D7: refuses returned '' on rank 0"),
     (declaring(refuses=["no"])(), "D7: refuses returned a list of 1 on rank 0"),
     (opening(scope=None)(), "contract: scope returned None on rank 0 | a context manager | None | rank 0"),
+    (opening(traffic=7)(), "D9: traffic returned 7 on rank 0 | (bytes, messages) or None | 7"),
     (opening(load=None)(), "contract: load returned None on rank 0"),
 ])
 def test_a_method_that_gives_something_else(made, words):
@@ -92,6 +93,14 @@ def test_a_layout_may_be_a_tuple():
 def test_gradients_that_autograd_does_not_take(grad, words):
     said = told(backward(grad)())
     assert said.startswith("B4: autograd cannot take what the backward gives on rank 0") and words in said
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("state/checkpoint", "D4: the step does other things when it is run again for the backward on rank 0"),
+    ("state/reentrant", "B1: step returned None on rank 0"),
+])
+def test_a_step_that_is_run_again_keeps_its_promises(name, words):
+    assert words in told(breakers.Fades(), catalogue.select(name, (2,), dtypes=("fp64",))[0])
 
 
 @pytest.mark.parametrize(("made", "asked", "words"), [
