@@ -9,7 +9,7 @@ from cases.case import Case
 def show(kind: str, cases: list[Case], stream: TextIO) -> None:
     """kind: cases, by-requirement or pairs."""
     lines = {"cases": _cases, "by-requirement": _by_requirement, "pairs": _pairs}[kind](cases)
-    print("\n".join(lines), file=stream)
+    print("\n".join(lines), file=stream, flush=True)
 
 
 def _cases(cases: list[Case]) -> list[str]:

@@ -18,7 +18,7 @@ from harness.implementation import load
 from harness.investigate import Investigation
 from harness.resume import Kept
 from harness.runners import Pools, Runner, Threads, Torchrun
-from harness.table import Table
+from harness.table import Table, silence
 from reports import build, record
 
 PASSED, FAILED, USAGE, ERROR = 0, 1, 2, 3
@@ -32,8 +32,7 @@ def main(argv: list[str] | None = None) -> int:
         settings = arguments.parse(argv)
         cases = chosen(settings)
         if settings.listing:
-            listing.show(settings.listing, cases, sys.stdout)
-            return PASSED
+            return listed(settings.listing, cases)
         for spec in settings.implementations:
             load(spec)
         return Run(settings, cases, argv).code()
@@ -45,6 +44,19 @@ def main(argv: list[str] | None = None) -> int:
         if os.environ.get("RANK", "0") == "0":
             print(f"ringcheck: {error}", file=sys.stderr)
         return USAGE
+
+
+def listed(kind: str, cases: list[Case]) -> int:
+    """Prints a list; whoever reads it may leave early."""
+    try:
+        listing.show(kind, cases, sys.stdout)
+    except BrokenPipeError:
+        silence(sys.stdout)
+    except OSError as error:
+        silence(sys.stdout)
+        print(f"ringcheck: the list cannot be written: {error.strerror}", file=sys.stderr)
+        return ERROR
+    return PASSED
 
 
 class Run:

@@ -11,6 +11,10 @@ COMMANDS = {"build": "reports.build", "summary": "reports.summary", "serve": "ha
             "bundle": "harness.bundle", "score": "harness.score"}
 
 
+class Unwritable(Exception):
+    """What became of stdout."""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit codes of harness.run: 0 passed, 1 a failure, 2 bad usage or nothing ran, 3 an error."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -24,13 +28,17 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         silence()
         return 0
+    except Unwritable as error:
+        silence()
+        print(f"ringcheck: stdout cannot be written: {error}", file=sys.stderr)
+        return 3
     return code
 
 
 def answer(words: list[str]) -> int:
     """Does what the words ask for."""
     if words == ["--version"]:
-        print(f"ringcheck {__version__}")
+        flush(f"ringcheck {__version__}\n")
         return 0
     order_paths()
     command, rest = (words[0], words[1:]) if words and words[0] in COMMANDS else ("run", words)
@@ -46,10 +54,15 @@ def answer(words: list[str]) -> int:
         return end.code or 0
 
 
-def flush() -> None:
-    """Whoever reads may have left: `ringcheck --list | head -1`."""
-    if sys.stdout:
-        sys.stdout.flush()
+def flush(text: str = "") -> None:
+    """Says `text` and all that is still to be said. Raises BrokenPipeError when whoever reads has left
+    (`ringcheck --help | head -1`), Unwritable for anything else."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Unwritable(error.strerror) from error
 
 
 def silence() -> None:

@@ -22,6 +22,7 @@ def test_hello_list_run_stop():
     assert {"id", "name", "world", "requirements", "rules", "layout", "dtype"} <= listed["cases"][0].keys()
     assert case in {found["id"] for found in listed["cases"]}
     assert ran["record"]["verdict"] == "PASS" and ran["record"]["measurement"] is None
+    assert failed["record"]["diagnosis"]["again"].endswith(f"--cases {case} --seed 7 --iters 0 --timeout 30")
     assert failed["record"]["verdict"] == "FAIL" and "base 2" in failed["record"]["diagnosis"]["headline"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from reports import record
 
 ROOT = Path(__file__).resolve().parents[2]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""}
 RUN = ["--cases", "packed/even-zigzag-w1-fp64", "packed/even-zigzag-w1-bf16", "--ranks", "1", "--iters", "0"]
 
 
@@ -43,6 +43,15 @@ def test_other_output_that_nobody_reads_is_no_error(tmp_path, words):
     with record.Writer(tmp_path / "r.jsonl") as writer:
         writer.run({"argv": []})
     assert piped(tmp_path, *words) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--list", "--cases", "all"], ["--version"]])
+def test_a_full_place_for_other_output_is_one_line_and_code_3(tmp_path, words):
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command(*words), cwd=tmp_path, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE,
+                               text=True, timeout=120)
+    assert ended.returncode == 3 and ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith("ringcheck: ") and "cannot be written: No space left" in ended.stderr
 
 
 def test_a_full_place_for_the_table_is_told_and_the_run_goes_on(tmp_path):
