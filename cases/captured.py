@@ -1,11 +1,12 @@
 """Batches captured from a trainer: JSON lines, one batch a line. The format is documented in docs/captured.md."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cases import fields
+from cases import fields, json_lines
 from cases.case import Scenario, Shape
 from cases.fields import BadField
 from cases.mask import Mask
@@ -19,6 +20,7 @@ DOCUMENTS = ("documents", "document_ids", "document_lengths", "cu_seqlens", "pos
 PADS = ("padding", "attention_mask")
 TYPES = ("token_types", "token_type_ids")
 SIZES = {"batch": 1, "tokens": None, "heads": 4, "kv_heads": None, "head_dim": 32, "value_dim": None, "window": None}
+WORD = re.compile(r"""[^\s/,*?'"\[\]{}]{1,100}""")
 OTHERS = ("name", "note", "causal", "scale", "variants")
 
 
@@ -28,17 +30,18 @@ def read(path: str | Path) -> list[Scenario]:
     Raises ValueError "FILE:LINE: FIELD: what is wrong" for the first bad line, and for a file without a batch.
     """
     path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: cannot be read: {error}") from error
-    found: list[Scenario] = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            found.append(_read_line(line, f"{path}:{number}", f"{path.stem}-{number}", {one.name for one in found}))
+    found: dict[str, Scenario] = {}
+    for number, line in json_lines.lines(path):
+        try:
+            made = scenario(json_lines.parsed(line), _default_name(path, number))
+            if made.name in found:
+                raise BadField("name", f"{_word(made)!r} stands on an earlier line too")
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from error
+        found[made.name] = made
     if not found:
         raise ValueError(f"{path}: no captured batch in it")
-    return found
+    return list(found.values())
 
 
 def record(path: str | Path, *, rank: int | None = None, **batch) -> bool:
@@ -46,24 +49,21 @@ def record(path: str | Path, *, rank: int | None = None, **batch) -> bool:
 
     Fields are those of the file (docs/captured.md), as lists, numbers or tensors of any device; tensors and lists
     describe whole rows, not shards. Only rank 0 writes: `rank`, or the rank in torch.distributed when it is up.
-    Returns whether this rank wrote. Raises ValueError "FIELD: what is wrong" before anything is written.
+    Returns whether this rank wrote. Raises ValueError "FIELD: what is wrong" before anything is written, also for a
+    name that stands in the file already.
     """
     if (_rank() if rank is None else rank) != 0:
         return False
     line = {name: fields.plain(value) for name, value in batch.items() if value is not None}
     line = fields.compact(line)
-    try:
-        scenario(line, "batch")
-    except BadField as error:
-        raise ValueError(str(error)) from error
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(line, separators=(",", ":")) + "\n")
+    path = Path(path)
+    earlier = path.read_bytes().decode("utf-8", "replace").split("\n") if path.exists() else [""]
+    number = len(earlier) + bool(earlier[-1])
+    name = _word(scenario(line, _default_name(path, number)))
+    if any(_may_be(name, old, _default_name(path, at)) for at, old in enumerate(earlier, 1)):
+        raise BadField("name", f"{name!r} stands in {path} already")
+    json_lines.append(path, line)
     return True
-
-
-def sliced(scenario: Scenario, tokens: int) -> Scenario:
-    """The leading `tokens` of a measured scenario, its own when it has no more; the note says so."""
-    return scenario.resized(min(tokens, scenario.shape.tokens))
 
 
 def scenario(line: dict, default_name: str) -> Scenario:
@@ -71,19 +71,20 @@ def scenario(line: dict, default_name: str) -> Scenario:
     known = (*DOCUMENTS, *PADS, *TYPES, *SIZES, *OTHERS)
     for name in line:
         if name not in known:
-            raise BadField(name, f"no such field; fields are {', '.join(known)}")
+            raise BadField(fields.shown_name(name), f"no such field; fields are {', '.join(known)}")
     if not isinstance(line.get("causal", True), bool):
-        raise BadField("causal", f"must be true or false, got {line['causal']!r}")
+        raise BadField("causal", f"must be true or false, got {fields.shown(line['causal'])}")
     grid = _grid(line)
     rules = _rules(line, grid)
     shape = _shape(line, grid)
     mask = _pinned(Mask(tuple(rules)), line.get("variants", []))
     name = line.get("name", default_name)
-    if not isinstance(name, str) or not name or set(name) & set("/,*? '\"[]{}"):
-        raise BadField("name", f"must be a word without / , * ? or quotes, got {name!r}")
+    if not isinstance(name, str) or not WORD.fullmatch(name) or not name.isprintable():
+        raise BadField("name", "must be a word of at most 100 letters without / , * ? or quotes, got "
+                               f"{fields.shown(name)}")
     requirements = " ".join(sorted({rule.requirement for rule in rules}))
     return Scenario(f"captured/{name}", requirements, mask, shape, fields.number(line, "scale"),
-                    note=str(line.get("note", "captured batch")), measured=True)
+                    note=fields.sentence(line, "note") or "captured batch", measured=True)
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def _grid(line: dict) -> Grid:
     described = [name for name in (*DOCUMENTS, *PADS, *TYPES) if name in line]
     for name in described:
         rows, length = fields.extent(name, line[name])
+        if length > fields.MOST:
+            raise BadField(name, f"shows {length} tokens a row, at most {fields.MOST} are possible")
         batch, tokens = batch or rows, tokens or length
     if not tokens:
         raise BadField("tokens", "is missing, and no field shows how many there are")
@@ -138,27 +141,36 @@ def _pinned(mask: Mask, variants: Sequence[str]) -> Mask:
     """The mask with the variants that the trainer's model follows ("vision.bounded") pinned."""
     known = [f"{rule.name}.{variant}" for rule in mask.rules for variant in rule.variants]
     if not isinstance(variants, list):
-        raise BadField("variants", f"must be a list of names, got {variants!r}")
+        raise BadField("variants", f"must be a list of names, got {fields.shown(variants)}")
+    said: dict[str, str] = {}
     for variant in variants:
         if variant not in known:
-            raise BadField("variants", f"{variant!r} is no variant of this batch's rules: {', '.join(known) or 'none'}")
+            names = ", ".join(known) or "none"
+            raise BadField("variants", f"{fields.shown(variant)} is no variant of this batch's rules: {names}")
+        other = said.setdefault(variant.partition(".")[0], variant)
+        if other != variant and "vision.none" not in (other, variant):
+            raise BadField("variants", f"{other} and {variant} are two readings of one rule")
     return mask.under(frozenset(variants))
 
 
-def _read_line(line: str, place: str, name: str, taken: set[str]) -> Scenario:
+def _default_name(path: Path, number: int) -> str:
+    """What an unnamed batch of a file is called: FILE-LINE, with a dash for whatever no name may hold."""
+    stem = "".join(sign if WORD.fullmatch(sign) and sign.isprintable() else "-" for sign in path.stem)
+    return f"{stem[-80:]}-{number}"
+
+
+def _word(made: Scenario) -> str:
+    return made.name.partition("/")[2]
+
+
+def _may_be(name: str, line: str, default: str) -> bool:
+    """Whether a line, perhaps not a good one, is called `name`."""
+    if name not in line and json.dumps(name)[1:-1] not in line and name != default:
+        return False
     try:
-        parsed = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{place}: not JSON: {error.msg} at column {error.colno}") from error
-    if not isinstance(parsed, dict):
-        raise ValueError(f"{place}: a line must be a JSON object, got {type(parsed).__name__}")
-    try:
-        made = scenario(parsed, name)
-    except BadField as error:
-        raise ValueError(f"{place}: {error}") from error
-    if made.name in taken:
-        raise ValueError(f"{place}: name: {parsed.get('name', name)!r} stands on an earlier line too")
-    return made
+        return bool(line.strip()) and json_lines.parsed(line).get("name", default) == name
+    except ValueError:
+        return False
 
 
 def _rank() -> int:

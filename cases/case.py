@@ -199,21 +199,18 @@ class Scenario:
         return world == len(groups[0]) if groups else world >= self.least_world
 
     def resized(self, tokens: int) -> "Scenario":
-        """The same problem with other tokens: measured lengths are cut, made-up ones keep their proportions.
-
-        Raises ValueError when a measured scenario has fewer tokens than that.
-        """
+        """The same problem with other tokens: made-up lengths keep their proportions, measured ones are cut, or stay as
+        they are when they have fewer tokens; the note says so."""
         own = self.shape.tokens
         if tokens == own:
             return self
         if self.measured and tokens > own:
-            raise ValueError(f"{self.name} has {own} tokens of real input, {tokens} were asked for")
+            return replace(self, note=_joined(self.note, f"all of its {own} tokens, {tokens} were asked for"))
         mask = self.mask
         if isinstance(mask, Mask):
             mask = mask.sliced(tokens) if self.measured else mask.stretched(own, tokens)
         said = f"leading {tokens} of {own} tokens" if self.measured else f"resized from {own} to {tokens} tokens"
-        note = "; ".join(filter(None, (self.note, said)))
-        return replace(self, mask=mask, shape=replace(self.shape, tokens=tokens), note=note)
+        return replace(self, mask=mask, shape=replace(self.shape, tokens=tokens), note=_joined(self.note, said))
 
     def at(self, world: int, layout: str, dtype: str, seed: int = 7) -> Case:
         mask = self.mask if isinstance(self.mask, Mask) else self.mask(Place(world, self.shape.tokens))
@@ -222,6 +219,10 @@ class Scenario:
         requirements = tuple(sorted({*self.requirements.split(), *always}))
         return Case(self.name, mask, self.shape, world, layout, dtype, requirements,
                     self.scale, self.inputs, seed, self.note, self.course, self.topology)
+
+
+def _joined(note: str, more: str) -> str:
+    return f"{note}; {more}" if note else more
 
 
 def _digest(value) -> str:

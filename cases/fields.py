@@ -1,10 +1,15 @@
 """Fields of a captured batch: from what a trainer holds (ids, cu_seqlens, masks) to runs and spans, with checks."""
 
+import math
+import reprlib
 from itertools import pairwise
 
 from cases import runs
 from cases.runs import Runs
 
+MOST = 2**31 - 1
+WORDS = reprlib.Repr()
+WORDS.maxlevel, WORDS.maxstring, WORDS.maxother = 4, 60, 60
 PAIRS = ("documents", "token_types", "padding")
 
 
@@ -13,6 +18,19 @@ class BadField(ValueError):
 
     def __init__(self, field: str, problem: str):
         super().__init__(f"{field}: {problem}")
+
+
+def shown(value) -> str:
+    """A value as one line that is never long, however large or deep the value is."""
+    try:
+        return WORDS.repr(value).replace("\n", " ")
+    except ValueError:
+        return f"{type(value).__name__} of very many digits"
+
+
+def shown_name(name: str) -> str:
+    """A field's name as it is, or quoted when it is no plain word."""
+    return name if name.isidentifier() and len(name) < WORDS.maxstring else shown(name)
 
 
 def plain(value):
@@ -25,7 +43,9 @@ def size(line: dict, field: str, default: int | None) -> int | None:
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadField(field, f"must be a whole number of at least 1, got {value!r}")
+        raise BadField(field, f"must be a whole number of at least 1, got {shown(value)}")
+    if value > MOST:
+        raise BadField(field, f"must be at most {MOST}, got {shown(value)}")
     return value
 
 
@@ -33,9 +53,19 @@ def number(line: dict, field: str) -> float | None:
     value = line.get(field)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value - value != 0:
-        raise BadField(field, f"must be a finite number, got {value!r}")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value):
+            return float(value)
+    except OverflowError:
+        pass
+    raise BadField(field, f"must be a finite number, got {shown(value)}")
+
+
+def sentence(line: dict, field: str) -> str | None:
+    value = line.get(field)
+    if value is not None and (not isinstance(value, str) or value.splitlines() not in ([], [value])):
+        raise BadField(field, f"must be a sentence on one line, got {shown(value)}")
+    return value
 
 
 def only_one(line: dict, names: tuple[str, ...]) -> str | None:
@@ -137,12 +167,26 @@ def compact(line: dict) -> dict:
         if field in shorter:
             found[shorter[field]] = [list(map(list, runs.of(row))) for row in whole_rows(field, value, 2)]
         elif field == "attention_mask":
-            rows = [[int(kept) for kept in row] for row in ([value] if _depth(value) == 1 else value)]
+            rows = _truths(field, value)
             found["tokens"] = line.get("tokens", len(rows[0]))
             found["padding"] = [list(map(list, row)) for row in padding(field, rows, len(rows), len(rows[0]))]
         else:
             found[field] = value
     return found
+
+
+def _truths(field: str, value) -> list[list[int]]:
+    """Rows of an attention mask of integers, truths or floats as rows of 0 and 1."""
+    if not isinstance(value, list):
+        raise BadField(field, f"must be a list, got {type(value).__name__}")
+    if not value:
+        raise BadField(field, "is empty")
+    rows = value if isinstance(value[0], list) else [value]
+    for row in rows:
+        wrong = [kept for kept in row if kept not in (0, 1)] if isinstance(row, list) else [row]
+        if wrong:
+            raise BadField(field, f"must hold 0, 1, got {shown(wrong[0])}")
+    return [list(map(int, row)) for row in rows]
 
 
 def _from_cu_seqlens(row: list[int]) -> list[int]:
@@ -167,15 +211,20 @@ def _check_rows(field: str, rows: list, batch: int) -> None:
 def _check_integers(place: str, field: str, value, depth: int) -> None:
     if depth == 0:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise BadField(field, f"{place} must be a whole number, got {value!r}")
+            raise BadField(field, f"{place} must be a whole number, got {shown(value)}")
+        if not -2**63 <= value < 2**63:
+            raise BadField(field, f"{place} must be a whole number of 64 bits, got {shown(value)}")
         return
     pair = depth == 1 and field in PAIRS
     if not isinstance(value, list) or pair and len(value) != 2:
-        raise BadField(field, f"{place} must be a {'pair' if pair else 'list'} of whole numbers, got {value!r}")
+        raise BadField(field, f"{place} must be a {'pair' if pair else 'list'} of whole numbers, got {shown(value)}")
     for index, item in enumerate(value):
         _check_integers(f"{place}[{index}]", field, item, depth - 1)
 
 
 def _depth(value) -> int:
     """How many lists deep the first element stands; an empty list counts as one."""
-    return 1 + _depth(value[0]) if isinstance(value, list) and value else int(isinstance(value, list))
+    depth = 0
+    while isinstance(value, list):
+        depth, value = depth + 1, value[0] if value else None
+    return depth

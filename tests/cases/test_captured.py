@@ -78,6 +78,32 @@ def test_everything_else_arrives(tmp_path):
     ('{"tokens": 8, "name": "a/b"}', "name: must be a word"),
     ('{"tokens": 8, "name": "a"}\n{"tokens": 8, "name": "a"}', "run.jsonl:2: name: 'a' stands on an earlier line too"),
     ("\n", "run.jsonl: no captured batch in it"),
+    ('{"document_ids": [[1, 9223372036854775808]]}', "document_ids: document_ids[0][1] must be a whole number of 64"),
+    ('{"documents": [[[-9223372036854775809, 4]]]}', "documents: documents[0][0][0] must be a whole number of 64 bits"),
+    ('{"position_ids": [[0, 1, 2, 1' + "0" * 30 + ']]}', "position_ids: position_ids[0][3] must be a whole"),
+    ('{"tokens": 1' + "0" * 5000 + '}', "run.jsonl:1: not JSON that can be read: "),
+    ('{"tokens": 1' + "0" * 30 + '}', "tokens: must be at most 2147483647, got 10000"),
+    ('{"tokens": 8, "heads": 2147483648}', "heads: must be at most 2147483647"),
+    ('{"cu_seqlens": [0, 4000000000]}', "cu_seqlens: shows 4000000000 tokens a row, at most 2147483647 are possible"),
+    ('{"documents": [[[1, 3000000000]]]}', "documents: shows 3000000000 tokens a row"),
+    ('{"tokens": 8, "scale": 1' + "0" * 400 + '}', "scale: must be a finite number, got 10000"),
+    ('{"tokens": 8, "scale": 1e999}', "scale: must be a finite number, got inf"),
+    ('{"documents": ' + "[" * 100000 + "]" * 100000 + "}", "run.jsonl:1: not JSON that can be read: it is nested"),
+    ('{"documents": ' + "[" * 500 + "]" * 500 + "}", "run.jsonl:1: documents: documents[0][0] must be a pair of whole"),
+    ('{"documents": [' + "[" * 500 + "]" * 500 + ",[]]}", "run.jsonl:1: documents: documents[0][0] must be a pair of"),
+    ('{"tokens": 8, "window": 3, "window": 4}', "run.jsonl:1: window: stands twice in this line"),
+    ('{"tokens": 8, "note": {"a": 1, "a": 2}}', "run.jsonl:1: a: stands twice in this line"),
+    ('{"tokens": 8, "note": "two\\nlines"}', "note: must be a sentence on one line, got 'two\\nlines'"),
+    ('{"tokens": 8, "note": 3}', "note: must be a sentence on one line, got 3"),
+    ('{"tokens": 8, "name": "a\\nb"}', "name: must be a word"),
+    ('{"tokens": 8, "name": "a\u2028b"}', "name: must be a word"),
+    ('{"tokens": 8, "name": "' + "a" * 101 + '"}', "name: must be a word of at most 100 letters"),
+    ('{"tokens": 8, "two\\nlines": 3}', "run.jsonl:1: 'two\\nlines': no such field"),
+    ('{"tokens": 8, "two\u2028lines": 3}', "run.jsonl:1: 'two\\u2028lines': no such field"),
+    ('{"tokens": 8, "window": 4, "variants": ["window.inclusive", "window.compacted"]}',
+     "variants: window.inclusive and window.compacted are two readings of one rule"),
+    ('{"tokens": 8, "documents": {}}', "documents: must be a list, got dict"),
+    ('{"document_lengths": [[4, 4], 3]}', "document_lengths: document_lengths[1] must be a list of whole numbers"),
 ])
 def test_a_bad_line_is_named(tmp_path, text, message):
     (tmp_path / "run.jsonl").write_text(text)
@@ -129,8 +155,32 @@ def test_a_file_is_a_pattern_and_a_slice_says_so(tmp_path):
     cases = catalogue.select(str(path), worlds=(2,), tokens=64)
     assert {case.name for case in cases} == {"captured/step"} and cases[0].shape.tokens == 64
     assert cases[0].note == "captured batch; leading 64 of 90 tokens"
-    whole = captured.sliced(captured.read(path)[0], 1000)
-    assert whole.shape.tokens == 90 and whole.note == "captured batch"
+
+
+def test_a_slice_longer_than_a_row_leaves_the_row_as_it_is(tmp_path):
+    path = tmp_path / "run.jsonl"
+    captured.record(path, tokens=90, document_lengths=[[50, 40]], name="short")
+    captured.record(path, tokens=300, document_lengths=[[100, 200]], name="long")
+    short, long = catalogue.select(str(path), worlds=(2,), layouts=("zigzag",), dtypes=("fp64",), tokens=200)
+    assert short.rows().documents.tolist() == [[1] * 50 + [2] * 40]
+    assert short.note == "captured batch; all of its 90 tokens, 200 were asked for"
+    assert long.rows().documents.tolist() == [[1] * 100 + [2] * 100]
+    assert long.note == "captured batch; leading 200 of 300 tokens"
+
+
+def test_separators_of_unicode_end_no_line(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text('\ufeff{"tokens": 8, "note": "one\u00a0line"}\r\n\u2028\n{"tokens": 9}\n', encoding="utf-8")
+    assert [one.name for one in captured.read(path)] == ["captured/run-1", "captured/run-3"]
+    path.write_text('{"tokens": 8}\n{"tokens": 8, "note": "a\u2028b"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="run.jsonl:2: note: must be a sentence on one line"):
+        captured.read(path)
+
+
+def test_a_file_of_any_name_names_its_batches(tmp_path):
+    path = tmp_path / "my run, 'two'.jsonl"
+    path.write_text('{"tokens": 8}\n')
+    assert [one.name for one in captured.read(path)] == ["captured/my-run---two--1"]
 
 
 def test_a_name_with_the_right_form_is_kept_per_file(tmp_path):
@@ -138,3 +188,59 @@ def test_a_name_with_the_right_form_is_kept_per_file(tmp_path):
     for _ in range(2):
         captured.record(path, tokens=8)
     assert [scenario.name for scenario in captured.read(path)] == ["captured/run-1", "captured/run-2"]
+
+
+def test_a_name_is_recorded_once(tmp_path):
+    path = tmp_path / "run.jsonl"
+    assert captured.record(path, tokens=8, name="step-1")
+    assert captured.record(path, tokens=8)
+    before = path.read_text()
+    for name in ("step-1", "run-2"):
+        with pytest.raises(ValueError, match=f"^name: '{name}' stands in .*run.jsonl already$"):
+            captured.record(path, tokens=8, name=name)
+    captured.record(path, tokens=8, name="run-4")
+    captured.record(tmp_path / "other.jsonl", tokens=8, name="größe")
+    with pytest.raises(ValueError, match="^name: 'größe' stands in"):
+        captured.record(tmp_path / "other.jsonl", tokens=8, name="größe")
+    with pytest.raises(ValueError, match="^name: 'run-4' stands in"):
+        captured.record(path, tokens=9)
+    assert path.read_text() == before + '{"tokens":8,"name":"run-4"}\n'
+    assert len(captured.read(path)) == 3
+
+
+def test_a_cut_line_does_not_take_the_next_one_with_it(tmp_path):
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"tokens": 8}\n{"tok')
+    captured.record(path, tokens=9)
+    assert path.read_text().splitlines()[2] == '{"tokens":9}'
+    with pytest.raises(ValueError, match="run.jsonl:2: not JSON"):
+        captured.read(path)
+
+
+@pytest.mark.parametrize(("batch", "message"), [
+    ({"attention_mask": [[1, 0.5]]}, "attention_mask: must hold 0, 1, got 0.5"),
+    ({"attention_mask": [[0.0, float("-inf")]]}, "attention_mask: must hold 0, 1, got -inf"),
+    ({"attention_mask": []}, "attention_mask: is empty"),
+    ({"attention_mask": 1}, "attention_mask: must be a list, got int"),
+    ({"attention_mask": torch.ones(1, 1, 4, 4)}, r"attention_mask: must hold 0, 1, got \[\["),
+    ({"attention_mask": [[1, 1], [1]]}, "attention_mask: row 1 has 1 tokens, not 2"),
+    ({"tokens": 8, "note": object()}, "note: must be a sentence on one line"),
+    ({"document_ids": [[1, 1 << 63]]}, "document_ids: .* must be a whole number of 64 bits"),
+    ({"document_ids": [torch.tensor([1, 1])]}, "document_ids: "),
+    ({"tokens": 8, "scale": 10**5000}, "scale: must be a finite number, got int of very many digits"),
+    ({"documents": [torch.ones(90, 90)]}, "documents: "),
+    ({"tokens": 8, "scale": 10**400}, "scale: must be a finite number"),
+])
+def test_what_cannot_be_recorded_is_named(tmp_path, batch, message):
+    path = tmp_path / "run.jsonl"
+    with pytest.raises(ValueError, match=f"^{message}[^\n]*$"):
+        captured.record(path, **batch)
+    assert not path.exists()
+
+
+def test_masks_of_truths_and_floats_are_recorded(tmp_path):
+    path = tmp_path / "run.jsonl"
+    captured.record(path, attention_mask=[True, True, False])
+    captured.record(path, attention_mask=torch.tensor([[1.0, 0.0]]))
+    one, other = (scenario.at(1, "zigzag", "fp64").rows().padding.tolist() for scenario in captured.read(path))
+    assert one == [[False, False, True]] and other == [[False, True]]
