@@ -9,8 +9,9 @@ exactly          -inf in lse, zeros of dead rows (B3) and of keys that nobody se
 
 In fp32 the plain R is too small where one row decides: a correct merge by lse scores 17 in documents of a few tokens,
 and 51 at |score| near 100. exp(score - lse) makes rounding of its argument an error of the whole row, so in fp32 each
-row's squared terms are multiplied by 1 + lse^2 + (1 + D) * sum_j p_j sum_d (scale q_d k_jd)^2, for the D partial sums
-of a score.
+row's squared terms are multiplied by w^2 = 1 + lse^2 + (1 + D) * sum_j p_j sum_d (scale q_d k_jd)^2, for the D partial
+sums of a score. Rows with equal scores round alike: dK and dV take the square of their terms' sum times w as well (at
+scale 0 a correct ring scored 2.6 without it).
 """
 
 from collections.abc import Mapping

@@ -22,7 +22,7 @@ class Truth:
     live [B, Hq, S]      queries that may attend some key
     seen [B, Hkv, S]     keys that some query may attend
     terms_*              shaped like their tensor: root of the sum of squares of the terms of each element (SPEC C),
-                         None when they were not asked for
+                         None when they were not asked for; in fp32 with what rows add that round alike
     """
 
     out: Tensor
@@ -89,7 +89,9 @@ class _Answer:
                   "dk": (batch, groups, dim, tokens), "dv": (batch, groups, v.shape[-1], tokens)}
         if terms:
             shapes |= {f"terms_{name}": shape for name, shape in shapes.items()}
-        self.terms, self.fp32 = terms, q.dtype == torch.float32
+        self.terms, self.fp32 = terms, terms and q.dtype == torch.float32
+        if self.fp32:
+            shapes |= {f"alike_{name}": shapes[name] for name in ("dk", "dv")}
         self.tensors = {name: q.new_zeros(shape, dtype=torch.float64) for name, shape in shapes.items()}
         self.tensors["lse"].fill_(-torch.inf)
 
@@ -107,6 +109,8 @@ class _Answer:
             raise ValueError("q, k, v or dout of visible tokens are not finite, or too large for fp64")
         for name in ("dk", "dv") if self.terms else ():
             tensors[f"terms_{name}"].addcmul_(tensors[name], tensors[name])
+        for name in ("dk", "dv") if self.fp32 else ():
+            tensors[f"terms_{name}"].add_(tensors.pop(f"alike_{name}").square_())
         for name in tensors:
             if name.startswith("terms_"):
                 tensors[name].sqrt_()
@@ -131,24 +135,30 @@ def _block(answer: _Answer, i: slice, j: slice, q: Tensor, dout: Tensor, keys: l
     answer.write("dq", i, dq)
     answer.add("dk", j, q.mT @ dscores)
     answer.add("dv", j, dout.mT @ weights)
-    if answer.terms:
-        squares = [x.square() for x in (q, dout, out, dq)]
-        means2 = (k @ weights.mT).mT.square()
-        _block_terms(answer, i, j, squares, keys[2:], weights, means2, lse, dweights2, scale)
+    if not answer.terms:
+        return
+    row = _row(q, keys[2], weights, lse, scale) if answer.fp32 else 1.0
+    if answer.fp32:
+        answer.add("alike_dk", j, (q * row.sqrt()).mT @ dscores)
+        answer.add("alike_dv", j, (dout * row.sqrt()).mT @ weights)
+    squares = [x.square() for x in (q, dout, out, dq)]
+    means2 = (k @ weights.mT).mT.square()
+    _block_terms(answer, i, j, squares, keys[2:], weights, means2, row, dweights2, scale)
+
+
+def _row(q: Tensor, k2: Tensor, weights: Tensor, lse: Tensor, scale: float) -> Tensor:
+    """How much more a row's terms can be off in fp32: a score's D partial sums are rounded like its terms, and
+    exp(score - lse) takes over the lse's own rounding."""
+    scores2 = (k2 @ weights.mT).mT.mul_(q.square()).sum(-1, keepdim=True).mul_(scale ** 2)
+    return 1 + (1 + q.shape[-1]) * scores2 + lse.masked_fill(lse == -torch.inf, 0).square_()
 
 
 def _block_terms(answer: _Answer, i: slice, j: slice, query_squares: list[Tensor], key_squares: list[Tensor],
-                 weights: Tensor, means2: Tensor, lse: Tensor, dweights2: Tensor, scale: float) -> None:
-    """Sums of squared terms; means2 is the square of (sum of p k), dweights2 is dP^2 + delta^2.
-
-    In fp32 a score's D partial sums are rounded like its terms, and exp(score - lse) takes over the lse's own rounding.
-    """
+                 weights: Tensor, means2: Tensor, row: Tensor | float, dweights2: Tensor, scale: float) -> None:
+    """Sums of squared terms; means2 is the square of (sum of p k), dweights2 is dP^2 + delta^2."""
     q2, dout2, out2, dq2 = query_squares
     k2, v2 = key_squares
-    sums, row = (1 + q2.shape[-1], 1.0) if answer.fp32 else (1, 1.0)
-    if answer.fp32:
-        scores2 = (k2 @ weights.mT).mT.mul_(q2).sum(-1, keepdim=True).mul_(scale ** 2)
-        row = 1 + sums * scores2 + lse.masked_fill(lse == -torch.inf, 0).square_()
+    sums = 1 + q2.shape[-1] if answer.fp32 else 1
     weights2 = weights.square_()
     dscores2 = dweights2.add_(dout2 @ v2).mul_(weights2).mul_(scale ** 2)
     lse2 = (k2 @ weights2.mT).mT.add(means2).mul_(q2).sum(-1, keepdim=True)

@@ -33,7 +33,8 @@ def by_loops(q, k, v, dout, mask, rows, scale, fp32=False):
                 if keys:
                     row_by_loops(found, (b, h, g, i), keys, q, k, v, dout, scale, fp32)
     for name in GRADIENTS:
-        found[f"terms_{name}"] = (found[f"terms_{name}"] + found.pop(f"own_{name}", found[name] ** 2)).sqrt()
+        squares = found[f"terms_{name}"] + found.pop(f"own_{name}", found[name] ** 2)
+        found[f"terms_{name}"] = (squares + found.pop(f"alike_{name}", torch.zeros(())) ** 2).sqrt()
     found["terms_lse"] = found["terms_lse"].sqrt()
     return found
 
@@ -66,6 +67,10 @@ def row_by_loops(found, where, keys, q, k, v, dout, scale, fp32):
         found["terms_dq"][b, h, i] += row * weight * k[b, g, j] ** 2
         found["terms_dk"][b, g, j] += row * weight * q[b, h, i] ** 2
         found["terms_dv"][b, g, j] += row * p[j] ** 2 * do ** 2
+        if fp32:
+            for name, term in (("dk", ds * q[b, h, i]), ("dv", p[j] * do)):
+                alike = found.setdefault(f"alike_{name}", torch.zeros_like(found[name]))
+                alike[b, g, j] += math.sqrt(row) * term
     for name in ("out", "dq"):
         found.setdefault(f"own_{name}", torch.zeros_like(found[name]))[b, h, i] = row * found[name][b, h, i] ** 2
 
