@@ -81,16 +81,12 @@ class Passage:
 
     def forward(self) -> list[Breach]:
         """Runs the step. Returns what any rank found wrong with it; then there must be no backward."""
-        result, broken = promises.kept(self.ranks, self._run, self._wrong)
-        if broken:
-            return broken
-        out, lse = result
-        self.parts = {"out": out} | ({} if lse is None else {"lse": lse})
-        offered = [rank for rank, has in enumerate(self.ranks.all_gather(lse is not None)) if has]
-        if 0 < len(offered) < self.ranks.group.size:
-            return [Breach("D6", "ranks disagree on whether lse is offered", "lse on all ranks or on none",
-                           f"lse on ranks {', '.join(map(str, offered))} alone")]
-        return []
+        result, broken = promises.kept(self.ranks, self._run, self._wrong, _offered_alike,
+                                       lambda result: result[1] is not None)
+        if not broken:
+            out, lse = result
+            self.parts = {"out": out} | ({} if lse is None else {"lse": lse})
+        return broken
 
     def backward(self) -> list[Breach]:
         """Runs the backward. Returns what any rank found wrong with it."""
@@ -143,6 +139,15 @@ class Passage:
             stack.enter_context(self.ranks.during(f"{self.turn.number} {phase}", self.turn.course))
             stack.enter_context(memory.fresh(self.turn.course.memory))
             yield
+
+
+def _offered_alike(offered: list[bool]) -> list[Breach]:
+    """All ranks return an lse, or none."""
+    if len(set(offered)) == 1:
+        return []
+    alone = ", ".join(str(rank) for rank, has in enumerate(offered) if has)
+    return [Breach("D6", "ranks disagree on whether lse is offered", "lse on all ranks or on none",
+                   f"lse on ranks {alone} alone")]
 
 
 def load(session: Session, batch: Rows, ranks: Ranks, course: Course = PLAIN) -> tuple[Step | None, list[Breach]]:

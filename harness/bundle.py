@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import json
+import os
 import re
 import shlex
 import sys
@@ -52,8 +53,10 @@ def main(argv: list[str] | None = None) -> int:
     """Exit code 0 when the archive is written, whatever the verdict, and 2 for bad usage."""
     try:
         given = parser().parse_args(sys.argv[1:] if argv is None else argv)
-        case, record = ask(given)
+        case = one_case(given.case, given.ranks, given.seed)
         path = given.output or Path(re.sub(r"[^A-Za-z0-9.-]+", "-", case.id) + ".zip")
+        check(path)
+        record = ask(case, given)
         names = write(path, case, given, record)
     except ValueError as error:
         print(f"ringcheck: {error}", file=sys.stderr)
@@ -63,9 +66,16 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def ask(given: argparse.Namespace) -> tuple[Case, dict[str, Any]]:
-    """The case and its record, with whatever an investigation adds to a failure."""
-    case = one_case(given.case, given.ranks, given.seed)
+def check(path: Path) -> None:
+    """Raises ValueError when the archive would take the place of anything that is no archive, or has no place."""
+    if path.exists() and not zipfile.is_zipfile(path):
+        raise ValueError(f"bundle {path} would overwrite what is no zip archive")
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise ValueError(f"bundle {path} cannot be written: {path.parent} is no folder that can be written to")
+
+
+def ask(case: Case, given: argparse.Namespace) -> dict[str, Any]:
+    """The record of the case, with whatever an investigation adds to a failure."""
     load(given.impl)
     settings = Settings((given.case,), (given.impl,), (case.world,), None, None, given.device, None, Timing(iters=0),
                         given.seed, given.timeout, Path(), None, False, False, given.in_process, None, given.truth,
@@ -78,7 +88,7 @@ def ask(given: argparse.Namespace) -> tuple[Case, dict[str, Any]]:
         about = environment(given.device, runner.backend, runner.threads(case.world))
     finally:
         runner.close()
-    return case, record | {"environment": {name: value for name, value in about.items() if name != "host"}}
+    return record | {"environment": {name: value for name, value in about.items() if name != "host"}}
 
 
 def one_case(pattern: str, ranks: int, seed: int) -> Case:

@@ -67,7 +67,7 @@ def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing:
     about = About(case, implementation, spec or implementation.name, ranks.device.type, "probes")
     layout, verdict = agree(case, implementation, ranks)
     if not verdict and case.shape.v_dim < probes.COORDINATES:
-        verdict = Verdict("SKIP", f"probes need a value head_dim of at least {probes.COORDINATES}")
+        verdict = Verdict("SKIP", f"not asked: probes need a value head_dim of at least {probes.COORDINATES}")
     if verdict:
         return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
     chosen, needed = firsts(case)

@@ -32,17 +32,23 @@ class Broken(Exception):
         self.breach = Breach(requirement, f"{headline} on rank {rank}", expected, actual, rank)
 
 
-def kept(ranks: Ranks, action: Callable[[], Made],
-         look: Callable[[Made], list[Breach]] = lambda made: []) -> tuple[Made | None, list[Breach]]:
-    """What `action` gives on this rank, and the promises that it broke on any, those that `look` finds in what it gave
-    among them; every rank takes part."""
-    made, found = None, []
+def kept(ranks: Ranks, action: Callable[[], Made], look: Callable[[Made], list[Breach]] = lambda made: [],
+         alike: Callable[[list[Any]], list[Breach]] = lambda told: [],
+         tell: Callable[[Made], Any] = lambda made: None) -> tuple[Made | None, list[Breach]]:
+    """What `action` gives on this rank, and the promises that it broke on any; every rank takes part.
+
+    look   finds them in what it gave here
+    alike  finds them in what `tell` says of it on every rank, where nothing else was broken
+    """
+    made, found, told = None, [], None
     try:
         made = action()
-        found = look(made)
+        found, told = look(made), tell(made)
     except Broken as broken:
         found = [broken.breach]
-    return made, [breach for part in ranks.all_gather(found) for breach in part]
+    every = ranks.all_gather((found, told))
+    broken = [breach for part, _ in every for breach in part]
+    return made, broken or alike([said for _, said in every])
 
 
 def refusal(made: Implementation, case: Case, setting: Setting, rank: int) -> str | None:

@@ -160,7 +160,7 @@ class _Judgement:
             first = breaches[0]
             return Verdict("FAIL", f"{first.requirement}: {first.headline}", deviations, breaches), None
         if not any(one["ratio"] is not None for one in self.listed):
-            return Verdict("SKIP", "no relation fits this case, or all of them are refused"), None
+            return Verdict("SKIP", "not asked: no relation fits this case, or all of them are refused"), None
         if not self.broken:
             return Verdict("PASS", None, deviations), None
         relation, one = self.broken

@@ -69,6 +69,12 @@ class Pools:
         return self._pools[world]
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float, kind: str = "dense") -> dict[str, Any]:
+        """The record of a trial; of a skipped one where a rank would have no GPU of its own."""
+        seen = torch.cuda.device_count()
+        if self.device == "cuda" and case.ranks > seen:
+            lack = f"not asked: it takes {case.ranks} GPUs, torch sees {seen} here"
+            about = About(case, load(spec), spec, self.device, truth_of(kind))
+            return about.entry(Verdict("SKIP", lack), time.perf_counter())
         return self.pool(case.ranks).run(case, spec, timing, limit, kind)
 
     def hold(self, found: dict[str, Any] | None) -> None:
@@ -106,9 +112,9 @@ class Threads:
         started, made = time.perf_counter(), implementation(spec)
         about = About(case, made, spec, "cpu", truth_of(kind))
         if not made.in_process:
-            return about.entry(Verdict("SKIP", f"{made.name} does not run as threads of one process"), started)
+            return about.entry(Verdict("SKIP", f"not asked: {made.name} does not run as threads of one process"), started)
         if case.topology.groups:
-            return about.entry(Verdict("SKIP", "groups inside a larger world need processes, not threads"), started)
+            return about.entry(Verdict("SKIP", "not asked: groups inside a larger world need processes, not threads"), started)
         outcome = run_threads(case.world, lambda ranks: trials.run(kind, case, made, ranks, timing, spec), limit)
         if not outcome.raised and not outcome.stuck:
             return outcome.results[0]
@@ -154,7 +160,7 @@ class Torchrun:
             kind: str = "dense") -> dict[str, Any] | None:
         self._now = About(case, load(spec), spec, self.device, truth_of(kind)), time.perf_counter()
         self.ranks.trace.begin()
-        with self._watchdog.over(limit):
+        with self._watchdog.over(limit, f"{case.id} with {spec}"):
             return trials.run(kind, case, implementation(spec), self.ranks, timing, spec)
 
     def hold(self, found: dict[str, Any] | None) -> None:

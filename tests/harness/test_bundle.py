@@ -80,6 +80,7 @@ def test_a_passing_case_is_packed_too(tmp_path):
     (["packed/straddle"], "a bundle holds one, such as packed/straddle-"), (["nothing/here"], "nothing/here"),
     (["causal/short-contiguous-w2-fp64", "--impl", "nobody"], "unknown implementation 'nobody'"),
     ([], "the following arguments are required: CASE"),
+    (["causal/short-contiguous-w2-fp64", "--in-process", "-o", __file__], "would overwrite what is no zip archive"),
     (["causal/short-contiguous-w2-fp64", "--in-process", "-o", "/dev/null/x.zip"], "cannot be written")])
 def test_bad_usage_is_one_line(words, said, capsys):
     assert bundle.main(words) == 2

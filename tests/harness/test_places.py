@@ -5,7 +5,7 @@ import pytest
 from cases import catalogue
 from harness import arguments, run
 from harness.pool import Pool
-from harness.runners import Threads
+from harness.runners import Pools, Threads
 from harness.trial import UNTIMED
 
 RINGS = "tests.harness.rings"
@@ -57,3 +57,9 @@ def test_torchrun_takes_the_groups_that_fill_its_world(monkeypatch):
     assert {asked.world for asked in found if asked.group == "packed"} == {4}
     with pytest.raises(ValueError, match="needs 3 ranks but torchrun started 4"):
         run.chosen(arguments.parse(["--cases", "topology", "packed/even-zigzag-w3-fp64"]))
+
+
+def test_a_group_larger_than_the_gpus_of_a_machine_is_not_asked(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    record = Pools("cuda").run(case("topology/strided", 2), "ring", UNTIMED, 30)
+    assert (record["verdict"], record["reason"]) == ("SKIP", "not asked: it takes 4 GPUs, torch sees 1 here")
