@@ -126,7 +126,7 @@ def test_listings_run_nothing(tmp_path, capsys, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_keeps_what_was_recorded(tmp_path):
+def test_ctrl_c_keeps_what_was_recorded(tmp_path, interruptible):
     path = tmp_path / "r.jsonl"
     command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64",
                "--layout", "zigzag", "--impl", "dense,sabotage:hangs-on-one-rank", "--json", str(path)]

@@ -64,7 +64,7 @@ def test_a_full_place_for_the_table_is_told_and_the_run_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [0.4, 1.5, 3.0, 5.0])
-def test_ctrl_c_twice_at_any_time_is_one_line_and_code_3(tmp_path, seconds):
+def test_ctrl_c_twice_at_any_time_is_one_line_and_code_3(tmp_path, seconds, interruptible):
     """As a terminal sends it: to every process of the run."""
     words = ["--cases", "packed", "--ranks", "2", "--json", "r.jsonl"]
     started = subprocess.Popen(command(*words), cwd=tmp_path, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
@@ -73,7 +73,10 @@ def test_ctrl_c_twice_at_any_time_is_one_line_and_code_3(tmp_path, seconds):
     for _ in range(2):
         os.killpg(started.pid, signal.SIGINT)
         time.sleep(0.05)
-    out, err = started.communicate(timeout=30)
+    try:
+        out, err = started.communicate(timeout=30)
+    finally:
+        started.kill()
     assert started.returncode == 3 and "Traceback" not in err, err
     assert err in ("", "ringcheck: interrupted\n") and bool(err) != ("# interrupted after " in out)
     if (tmp_path / "r.jsonl").exists() and (tmp_path / "r.jsonl").stat().st_size:

@@ -1,0 +1,13 @@
+"""What all tests of the suite share."""
+
+import signal
+
+import pytest
+
+
+@pytest.fixture
+def interruptible():
+    """Children take Ctrl-C as they do in a terminal: tests that run in the background inherit that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
