@@ -23,9 +23,9 @@ def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: 
            dtypes: Sequence[str] | None = None, seed: int = 7, tokens: int | None = None) -> list[Case]:
     """The cases of scenarios, in order of scenario, world, dtype and layout.
 
-    Without `layouts`, fp64 takes all of them (one, when the scenario is not of the default tier or has a course or
-    topology of its own) and each other dtype takes one, which rotates with scenario and world; a course or topology
-    takes one other dtype. With `layouts`, all of these are taken for every dtype.
+    Without `layouts`, fp64 takes all of them (one, on a single rank or when the scenario is not of the default tier or
+    has a course or topology of its own) and each other dtype takes one, which rotates with scenario and world; a course
+    or topology takes one other dtype. With `layouts`, all of these are taken for every dtype.
     `tokens` resizes every scenario (see Scenario.resized). Raises ValueError for unknown layouts and dtypes.
     """
     _known("layout", layouts or (), LAYOUTS)
@@ -133,7 +133,8 @@ def _dtypes(scenario: Scenario, world: int) -> tuple[str, ...]:
 
 
 def _layouts(scenario: Scenario, world: int, dtype: str) -> tuple[str, ...]:
-    if dtype == "fp64" and scenario.tier == "default" and scenario.plain:
+    """On one rank all layouts are the same row: one of them is enough."""
+    if world > 1 and dtype == "fp64" and scenario.tier == "default" and scenario.plain:
         return LAYOUTS
     turn = zlib.crc32(scenario.name.encode()) + world + (*DTYPES, *MORE_DTYPES).index(dtype)
     return (LAYOUTS[turn % len(LAYOUTS)],)

@@ -132,7 +132,7 @@ def _picture(case: Case, mask: Mask, layout: _Layout) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _allowed(mask: Mask, shape: Shape) -> list[list[float]]:
     rows = mask.rows(shape.batch, shape.tokens, shape.kv_heads)
-    return [[round(share, 4) for share in line] for line in drawing.allowed_share(mask, rows).tolist()]
+    return drawing.allowed_share(mask, rows).mul(1e4).round().div(1e4).tolist()
 
 
 @lru_cache(maxsize=64)

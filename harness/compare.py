@@ -1,7 +1,7 @@
 """How far an answer is from the truth, in budgets, and where (SPEC C)."""
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -50,7 +50,8 @@ class Deviation:
 
     def record(self) -> dict[str, Any]:
         """As docs/design.md writes it."""
-        return asdict(replace(self, off=None), dict_factory=lambda items: {key: x for key, x in items if key != "off"})
+        own = {name: value for name, value in vars(self).items() if name != "off"}
+        return own | {"where": self.where and dict(vars(self.where))}
 
 
 @dataclass

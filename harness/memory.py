@@ -18,6 +18,11 @@ def fresh(content: str | None) -> AbstractContextManager:
 class _Poisoned(TorchDispatchMode):
     """NaN in floating point, the largest value in integers, True in bools."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing here is compiled; True would import torch's compiler, which takes seconds, in every rank."""
+        return False
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         made = func(*args, **(kwargs or {}))
         if func._schema.name in ALLOCATORS and isinstance(made, Tensor) and made.device.type != "meta":

@@ -3,6 +3,7 @@
 import multiprocessing
 import tempfile
 import time
+from itertools import combinations
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,6 +15,7 @@ from cases.case import Case
 from harness import divergence, stacks, trace, worker
 from harness.clock import Timing
 from harness.compare import Verdict
+from harness.control import Peers
 from harness.entries import About
 from harness.implementation import load
 from harness.worker import Job, Seat
@@ -74,13 +76,22 @@ class Pool:
 
     def _start(self) -> None:
         self._generation += 1
-        port = self._store.port
+        port, peers = self._store.port, self._piped()
         for rank in range(self.world):
             own = Path(self._folder.name) / f"{self._generation}-{rank}"
             stack, calls = own.with_suffix(".stack"), own.with_suffix(".trace")
             stack.touch()
             seat = Seat(rank, self.world, self.device, port, self._generation, str(stack), str(calls))
-            self._workers.append(_Worker(self._context, seat))
+            self._workers.append(_Worker(self._context, seat, peers[rank]))
+        for connection in (connection for own in peers for connection in own.values()):
+            connection.close()
+
+    def _piped(self) -> list[Peers]:
+        """A pipe between every two ranks: for each rank its ends by the other rank."""
+        peers: list[Peers] = [{} for _ in range(self.world)]
+        for one, other in combinations(range(self.world), 2):
+            peers[one][other], peers[other][one] = self._context.Pipe()
+        return peers
 
     def _ready(self) -> str | None:
         """Waits for workers that still start; a pool that lost an idle worker is replaced first."""
@@ -141,12 +152,12 @@ class Pool:
 class _Worker:
     """The supervisor's end of one rank."""
 
-    def __init__(self, context: Any, seat: Seat):
+    def __init__(self, context: Any, seat: Seat, peers: Peers):
         self.seat, self.started = seat, False
         self.answer: tuple | None = None
         self.lost: str | None = None
         self.connection, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=worker.main, args=(seat, theirs), daemon=True)
+        self.process: BaseProcess = context.Process(target=worker.main, args=(seat, theirs, peers), daemon=True)
         self.process.start()
         theirs.close()
 

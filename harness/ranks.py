@@ -2,7 +2,6 @@
 
 import copy
 import os
-import pickle
 import random
 import threading
 import time
@@ -19,13 +18,13 @@ from torch import Tensor
 
 from cases.course import PLAIN, Course
 from cases.topology import parsed
+from harness.control import Control, Gloo, Peers, Pipes
 from harness.implementation import Group
 from harness.trace import Call, Trace
 from harness.wire import tapped
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 Tensors = dict[str, Tensor]
-HEAD, SHORT = 8, 4096
 
 
 class Ranks(Protocol):
@@ -49,16 +48,17 @@ class ProcessRanks:
     """One process a rank. The harness talks over a group of its own, so that it never meets the implementation's
     messages, not even those that a faulty one left behind."""
 
-    def __init__(self, store: dist.Store, rank: int, world: int, device: str, limit: float, trace: Trace):
-        """Joins `world` processes over `store`; `limit` seconds bound every collective."""
+    def __init__(self, store: dist.Store, rank: int, world: int, device: str, limit: float, trace: Trace,
+                 peers: Peers | None = None):
+        """Joins `world` processes over `store`; `limit` seconds bound every collective of an implementation. `peers`
+        are pipes to the other ranks, for those of one machine."""
         self.trace = trace
         self.device = _device(device)
         timeout = timedelta(seconds=limit)
         dist.init_process_group(BACKENDS[self.device.type], store=store, rank=rank, world_size=world, timeout=timeout)
-        self._control = dist.new_group(backend="gloo", timeout=timeout)
         self.group = Group(rank, world, tuple(range(world)), dist.group.WORLD)
-        self._timeout, self._parts = timeout, {}
-        trace.apart.add(self._control.group_name)
+        self._timeout, self._parts, self._peers = timeout, {}, peers
+        self._control = self._controlled(self.group.ranks)
 
     def part(self, groups: str) -> "tuple[int | None, ProcessRanks | None]":
         """The number and the ranks of the group of `groups` ("0,2|1,3") that this rank is in; every rank must ask.
@@ -74,37 +74,33 @@ class ProcessRanks:
     def _grouped(self, ranks: tuple[int, ...]) -> "ProcessRanks | None":
         backend = BACKENDS[self.device.type]
         asked = dist.new_group(list(ranks), backend=backend, timeout=self._timeout)
-        control = dist.new_group(list(ranks), backend="gloo", timeout=self._timeout)
+        control = self._controlled(ranks)
         if self.group.rank not in ranks:
             return None
         part = copy.copy(self)
         part._control, part._parts = control, {}
-        self.trace.apart.add(control.group_name)
         part.group = Group(ranks.index(self.group.rank), len(ranks), ranks, asked)
         return part
 
-    def all_gather(self, value: Any) -> list[Any]:
-        """Every rank's value. What is short takes one collective; should any rank's be long, all take another."""
-        mine = pickle.dumps(value)
-        slots = self._all_gather(_sized(mine, SHORT))
-        most = max(_size(slot) for slot in slots)
-        if most > SHORT:
-            slots = self._all_gather(_sized(mine, most))
-        return [pickle.loads(slot[HEAD:HEAD + _size(slot)].numpy().tobytes()) for slot in slots]
+    def _controlled(self, ranks: tuple[int, ...]) -> Control | None:
+        """How ranks of the world talk, None for a rank that is none of them; without pipes every rank must ask."""
+        if self._peers is not None:
+            return Pipes(self._peers, ranks, self.group.rank) if self.group.rank in ranks else None
+        group = dist.new_group(list(ranks), backend="gloo", timeout=self._timeout)
+        if self.group.rank not in ranks:
+            return None
+        self.trace.apart.add(group.group_name)
+        return Gloo(group)
 
-    def _all_gather(self, slot: Tensor) -> list[Tensor]:
-        every = [torch.empty_like(slot) for _ in range(self.group.size)]
-        dist.all_gather(every, slot, group=self._control)
-        return every
+    def all_gather(self, value: Any) -> list[Any]:
+        return self._control.all_gather(value)
 
     def gather_tensors(self, tensors: Tensors) -> list[Tensors] | None:
-        every = [None] * self.group.size if self.group.rank == 0 else None
-        packed = {name: _packed(tensor) for name, tensor in tensors.items()}
-        dist.gather_object(packed, every, dst=self.group.ranks[0], group=self._control)
+        every = self._control.gather({name: _packed(tensor) for name, tensor in tensors.items()})
         return every and [{name: _unpacked(*item) for name, item in part.items()} for part in every]
 
     def barrier(self) -> None:
-        dist.barrier(group=self._control)
+        self.all_gather(None)
 
     @contextmanager
     def during(self, phase: str, course: Course = PLAIN) -> Iterator[None]:
@@ -244,19 +240,6 @@ def _device(name: str) -> torch.device:
         return torch.device(name)
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     return torch.device("cuda", torch.cuda.current_device())
-
-
-def _sized(content: bytes, room: int) -> Tensor:
-    """Content behind its length in HEAD + room bytes; only the length where it does not fit."""
-    slot = torch.zeros(HEAD + room, dtype=torch.uint8)
-    slot[:HEAD] = torch.tensor([len(content)]).view(torch.uint8)
-    if len(content) <= room:
-        slot[HEAD:HEAD + len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    return slot
-
-
-def _size(slot: Tensor) -> int:
-    return int(slot[:HEAD].view(torch.int64))
 
 
 def _packed(tensor: Tensor) -> tuple[torch.dtype, torch.Size, np.ndarray]:

@@ -65,7 +65,7 @@ class Run:
     def __init__(self, settings: Settings, cases: list[Case], argv: list[str]):
         self.settings, self.argv = settings, argv
         self.started = time.perf_counter()
-        self.runner = self._runner()
+        self.runner = self._runner(cases)
         self.investigation = Investigation(self.runner, settings)
         self.asked = [(case, spec) for case in cases for spec in settings.implementations]
         self.now: tuple[Case, str, str] | None = None
@@ -113,10 +113,14 @@ class Run:
             self._keep(found)
         return found
 
-    def _runner(self) -> Runner:
+    def _runner(self, cases: list[Case]) -> Runner:
         if under_torchrun():
             return Torchrun(self.settings.device, self._lost)
-        return Threads() if self.settings.in_process else Pools(self.settings.device)
+        if self.settings.in_process:
+            return Threads()
+        pools = Pools(self.settings.device)
+        pools.expect(cases)
+        return pools
 
     def _led(self, make: Callable[[], Any]) -> Any:
         """What `make` gives on rank 0, on every rank, and its ValueError too, so that all leave alike."""

@@ -5,7 +5,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ from harness.ranks import BACKENDS, ProcessRanks, blame, run_threads, threads_pe
 from harness.trace import Trace
 from harness.watchdog import Watchdog
 from harness.worker import COLLECTIVE_LIMIT, Prefixed, implementation
+
+DYNAMO = "torch._dynamo"
 
 
 class Runner(Protocol):
@@ -55,7 +57,13 @@ class Pools:
 
     def __init__(self, device: str = "cpu"):
         self.device, self.backend = device, BACKENDS[device]
+        self.preloaded = list(PRELOADED)
         self._pools: dict[int, Pool] = {}
+
+    def expect(self, cases: Iterable[Case]) -> None:
+        """What is about to be run. What torch imports late for some of it is imported once, not by every rank."""
+        if DYNAMO not in self.preloaded and any(case.course.recomputes for case in cases):
+            self.preloaded.append(DYNAMO)
 
     def threads(self, world: int) -> int:
         """Threads of torch in each rank."""
@@ -63,7 +71,7 @@ class Pools:
 
     def pool(self, world: int) -> Pool:
         if world not in self._pools:
-            prepare(PRELOADED)
+            prepare(self.preloaded)
             with undisturbed():
                 self._pools[world] = Pool(world, self.device)
         return self._pools[world]
@@ -112,9 +120,11 @@ class Threads:
         started, made = time.perf_counter(), implementation(spec)
         about = About(case, made, spec, "cpu", truth_of(kind))
         if not made.in_process:
-            return about.entry(Verdict("SKIP", f"not asked: {made.name} does not run as threads of one process"), started)
+            lack = f"not asked: {made.name} does not run as threads of one process"
+            return about.entry(Verdict("SKIP", lack), started)
         if case.topology.groups:
-            return about.entry(Verdict("SKIP", "not asked: groups inside a larger world need processes, not threads"), started)
+            lack = "not asked: groups inside a larger world need processes, not threads"
+            return about.entry(Verdict("SKIP", lack), started)
         outcome = run_threads(case.world, lambda ranks: trials.run(kind, case, made, ranks, timing, spec), limit)
         if not outcome.raised and not outcome.stuck:
             return outcome.results[0]

@@ -54,6 +54,7 @@ class Service:
                                  layouts=request.get("layouts") or None, dtypes=request.get("dtypes") or None,
                                  seed=request.get("seed", 7), tokens=request.get("tokens"))
         self.cases.update((case.id, case) for case in found)
+        self.pools.expect(found)
         return {"cases": [listed(case) for case in found]}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class Table:
     def _skip(self, alike: list[dict[str, Any]]) -> None:
         who = _spec(alike[0]) if self.several else alike[0]["implementation"]["name"]
         what = f"{len(alike)} cases" if alike[1:] else alike[0]["case"]["id"]
-        reason = alike[0]["reason"]
+        reason = alike[0]["reason"] or "no reason given"
         self._note(f"SKIP {what}: {reason if reason.startswith('not asked: ') else f'{who} refuses: {reason}'}")
         if alike[1:]:
             self._note(f"  {_few(alike)}")

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from cases.case import Case
 from harness import stacks, trials
 from harness.clock import Timing
+from harness.control import Peers
 from harness.implementation import Implementation, load
 from harness.ranks import ProcessRanks, threads_per_rank
 from harness.trace import Trace
@@ -46,7 +47,7 @@ class Job:
     kind: str = "dense"
 
 
-def main(seat: Seat, connection: Connection) -> None:
+def main(seat: Seat, connection: Connection, peers: Peers) -> None:
     """Serves jobs until the connection closes. Answers ("done", record or None) or ("raised", line, traceback)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stacks.offer(seat.stack)
@@ -57,7 +58,7 @@ def main(seat: Seat, connection: Connection) -> None:
     os.environ["LOCAL_RANK"] = str(seat.rank)
     torch.set_num_threads(threads_per_rank(seat.world))
     store = dist.PrefixStore(str(seat.generation), dist.TCPStore("127.0.0.1", seat.port, is_master=False))
-    ranks = ProcessRanks(store, seat.rank, seat.world, seat.device, COLLECTIVE_LIMIT, Trace(seat.trace))
+    ranks = ProcessRanks(store, seat.rank, seat.world, seat.device, COLLECTIVE_LIMIT, Trace(seat.trace), peers)
     connection.send(("ready",))
     while True:
         try:

@@ -13,7 +13,7 @@ def replies(*requests):
 
 
 def test_hello_list_run_stop():
-    case = "packed/even-zigzag-w1-fp64"
+    case = "packed/even-contiguous-w1-fp64"
     hello, listed, ran, failed = replies(
         {"op": "hello", "impl": "dense"}, {"op": "list", "cases": ["packed/even"], "worlds": [1]},
         {"op": "run", "id": case, "impl": "dense", "timeout": 30},
