@@ -41,7 +41,10 @@ class Settings:
     def subjects(self) -> list[Subject]:
         """What is to be killed. Raises ValueError when a pattern chooses nothing."""
         if self.mutants:
-            drawn = mutants.sample(self.sample, self.seed)
+            drawn = [one for one in mutants.sample(self.sample, self.seed) if self._asked(one.name, one.module)]
+            if not drawn:
+                known = ", ".join(mutants.MODULES)
+                raise ValueError(f"no mutant matches {', '.join(self.faults)}: modules are {known}")
             return [Subject(one.name, one.module, one.spec, crashes=True, detail=str(one)) for one in drawn]
         return [Subject(name, faults.GROUPS[name], f"sabotage:{name}", faults.FAULTS[name].breaks, shown.case_of(name))
                 for name in self.names()]
@@ -57,14 +60,17 @@ class Settings:
         """
         scored = [name for name, kind in faults.FAULTS.items() if not kind.lost]
         for pattern in self.faults:
-            if not any(_chosen(name, pattern) for name in scored):
+            if not any(_chosen(name, faults.GROUPS[name], pattern) for name in scored):
                 known = ", ".join(dict.fromkeys(faults.GROUPS.values()))
                 raise ValueError(f"no fault matches {pattern!r}: classes are {known}")
-        return [name for name in scored if any(_chosen(name, pattern) for pattern in self.faults)]
+        return [name for name in scored if self._asked(name, faults.GROUPS[name])]
+
+    def _asked(self, name: str, group: str) -> bool:
+        return any(_chosen(name, group, pattern) for pattern in self.faults)
 
 
-def _chosen(name: str, pattern: str) -> bool:
-    return faults.GROUPS[name] == pattern or fnmatchcase(name, pattern)
+def _chosen(name: str, group: str, pattern: str) -> bool:
+    return group == pattern or fnmatchcase(name, pattern)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -81,7 +87,8 @@ def parse(argv: list[str]) -> Settings:
     add("--ranks", type=counts, metavar="N", help="numbers of ranks (default 1,2,3,4)")
     add("--dtype", type=names, metavar="NAME")
     add("--layout", type=names, metavar="NAME")
-    add("--faults", type=names, default=("*",), metavar="PATTERN", help="names, classes or wildcards; commas separate")
+    add("--faults", type=names, default=("*",), metavar="PATTERN",
+        help="names, classes or wildcards (of mutants MODULE or MODULE/NUMBER); commas separate")
     add("--mutants", action="store_true", help="automatic mutants of ringcp's source in place of faults")
     add("--sample", type=natural, metavar="N", help="so many mutants, drawn by --seed")
     add("--seed", type=natural, default=7, metavar="N")

@@ -13,11 +13,13 @@ MODULES = ("attention", "merge", "plan", "spans", "transfer", "layout", "mask", 
            "kernels.torch_cpu", "kernels.shape")
 ELSEWHERE = {
     "exchange": ("Distributed", "_channel_groups", "exchange_for", "Alone"),
-    "layout": ("make_layout", "shard", "unshard", "_index", "_sizes"),
-    "mask": ("__post_init__", "_check_regions", "_one_of", "_keep"),
-    "attention": ("_check",),
-    "plan": ("_to", "_move"),
+    "layout": ("make_layout", "shard", "unshard", "_index", "_sizes", "__post_init__", "__eq__"),
+    "mask": ("__post_init__", "_check_numbers", "_check_regions", "_one_of", "_keep", "__eq__"),
+    "attention": ("_check", "total"),
+    "plan": ("_to", "_move", "parts", "key_parts"),
+    "work": ("calls", "spans_per_query", "simple"),
 }
+COMMUTATIVE = ("maximum", "minimum", "max", "min", "logaddexp", "transpose")
 SWAPPED = {"maximum": "minimum", "amax": "amin", "cummax": "cummin", "any": "all", "max": "min", "zeros": "ones",
            "zeros_like": "ones_like", "new_zeros": "new_ones"}
 SWAPPED |= {new: old for old, new in SWAPPED.items()}
@@ -33,8 +35,8 @@ Site = tuple[ast.AST, Callable[[], Undo]]
 class Mutant:
     """The `number`-th change of a module: `before` became `after` in the line `text`.
 
-    ELSEWHERE names what a trial on CPU threads does not reach, and checks of what users give, which have tests of
-    their own.
+    ELSEWHERE names what a trial on CPU threads does not reach (narrow sums and bands are GPU kernels' affair), and
+    checks of what users give, which have tests of their own.
     """
 
     module: str
@@ -132,13 +134,18 @@ def sites(tree: ast.Module, module: str) -> Iterator[Site]:
 
 def _called(node: ast.Call) -> Iterator[Site]:
     """Neighbouring arguments that are not the same, exchanged; the name of a function with a counterpart."""
-    for place, (one, other) in enumerate(zip(node.args, node.args[1:], strict=False)):
+    ordered = not (isinstance(node.func, ast.Name | ast.Attribute) and _name(node.func) in COMMUTATIVE)
+    for place, (one, other) in enumerate(zip(node.args, node.args[1:], strict=False) if ordered else ()):
         starred = isinstance(one, ast.Starred) or isinstance(other, ast.Starred)
         if not starred and ast.dump(one) != ast.dump(other):
             swapped = [*node.args[:place], other, one, *node.args[place + 2:]]
             yield node, _setting(node, "args", swapped)
     if isinstance(node.func, ast.Attribute) and node.func.attr in SWAPPED:
         yield node, _setting(node.func, "attr", SWAPPED[node.func.attr])
+
+
+def _name(function: ast.Name | ast.Attribute) -> str:
+    return function.id if isinstance(function, ast.Name) else function.attr
 
 
 def _dropped(node: ast.AST) -> Iterator[Site]:
