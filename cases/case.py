@@ -45,7 +45,8 @@ class Shape:
 class Inputs:
     """How the numbers are drawn and laid out in memory.
 
-    strides   "dense", "unbind" (views of one fused tensor), "transposed" (tokens before heads in memory), "tail" (the
+    strides   "dense", "unbind" (views of one fused tensor), "transposed" (tokens before heads in memory),
+              "interleaved" (every second number of a wider tensor: no stride is 1), "tail" (the
               front of longer buffers); what lies beside a view is NaN
     dout      "random" (signed normal), "expanded" (a stride-0 view), "ones"
     poison    None, "huge" (required level of B5) or "nan" (strict level): written to padded tokens and dead keys

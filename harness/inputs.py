@@ -121,6 +121,11 @@ def _strided(x: Tensor, strides: str, device: str | torch.device) -> Tensor:
         view = fused.unbind(-2)[1]
         view.copy_(x)
         return view
+    if strides == "interleaved":
+        wider = torch.full((*x.shape[:-1], 2 * x.shape[-1]), BESIDE, dtype=x.dtype, device=device)
+        view = wider[..., ::2]
+        view.copy_(x)
+        return view
     if strides == "tail":
         longer = torch.full((*x.shape[:2], x.shape[2] + TAIL, x.shape[3]), BESIDE, dtype=x.dtype, device=device)
         view = longer[:, :, :x.shape[2]]
@@ -129,5 +134,5 @@ def _strided(x: Tensor, strides: str, device: str | torch.device) -> Tensor:
     if strides == "transposed":
         return x.transpose(1, 2).contiguous().to(device).transpose(1, 2)
     if strides != "dense":
-        raise ValueError(f"inputs.strides {strides!r} is unknown: dense, unbind, tail or transposed")
+        raise ValueError(f"inputs.strides {strides!r} is unknown: dense, unbind, interleaved, tail or transposed")
     return x.contiguous().to(device)
