@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -16,6 +17,8 @@ LAYOUTS = ("contiguous", "zigzag", "striped")
 DTYPES = ("fp64", "fp32", "bf16")
 MORE_DTYPES = ("fp16",)
 BATCH_SEED, GROUP_SEED = 1_000_003, 10_007
+KNOWN_INPUTS = {"strides": ("dense", "unbind", "transposed", "interleaved", "tail"),
+                "dout": ("random", "expanded", "ones", "sum"), "poison": (None, "huge", "nan")}
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,12 @@ class Inputs:
     strides   "dense", "unbind" (views of one fused tensor), "transposed" (tokens before heads in memory),
               "interleaved" (every second number of a wider tensor: no stride is 1), "tail" (the
               front of longer buffers); what lies beside a view is NaN
-    dout      "random" (signed normal), "expanded" (a stride-0 view), "ones"
+    dout      "random" (signed normal), "expanded" (a stride-0 view), "ones", "sum" (what out.sum() hands back: ones of
+              one number, every stride 0)
     poison    None, "huge" (required level of B5) or "nan" (strict level): written to padded tokens and dead keys
     grads     which of q, k, v require gradients
     spread    standard deviation of q, which sets how sharp the softmax is
+    outliers  factor on v and dout, and its root on k, of every seventh token
     """
 
     strides: str = "dense"
@@ -59,6 +64,14 @@ class Inputs:
     poison: str | None = None
     grads: str = "qkv"
     spread: float = 1.0
+    outliers: float = 1.0
+
+    def __post_init__(self):
+        for name, known in KNOWN_INPUTS.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"inputs.{name} {getattr(self, name)!r} is unknown: {', '.join(map(str, known))}")
+        if not set(self.grads) <= set("qkv") or len(set(self.grads)) < len(self.grads):
+            raise ValueError(f"inputs.grads names some of q, k and v, got {self.grads!r}")
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,8 @@ class Case:
         if self.topology.groups and self.world != len(parsed(self.topology.groups)[0]):
             raise ValueError(f"case {self.name}: world {self.world} is not the size of the first group of "
                              f"{self.topology.groups!r}")
+        if self.scale is not None and not (isinstance(self.scale, int | float) and math.isfinite(self.scale)):
+            raise ValueError(f"case {self.name}: scale is a finite number or None, got {self.scale!r}")
         for what, value, known in (("layout", self.layout, LAYOUTS), ("dtype", self.dtype, DTYPES + MORE_DTYPES)):
             if value not in known:
                 raise ValueError(f"case {self.name}: unknown {what} {value!r}, known are {', '.join(known)}")

@@ -14,7 +14,7 @@ from cases.rules.window import Window
 from cases.topology import Topology
 
 CAUSAL = Causal()
-SMALL = Shape(tokens=96)
+SMALL, TWO_ROWS = Shape(tokens=96), Shape(batch=2, tokens=96)
 IDS = Documents((((1, 31), (2, 40), (0, 5), (3, 20)),))
 HOLES = Padding((((6, 11),),))
 IMAGES = Vision((((0, 20), (1, 25), (0, 30), (2, 21)),))
@@ -27,10 +27,12 @@ ONE_BY_ONE = "load A, forward A, backward A, load B, forward B, backward B, load
 
 
 def _state(name: str, mask: Mask, steps: str, buffers: str = "fresh", *renewed: str, ids: str = "D3") -> Scenario:
-    return Scenario(f"state/{name}", f"{OWN[mask]} {ids}", mask, SMALL, course=Course(steps, buffers, renewed))
+    shape = TWO_ROWS if mask is ROWS else SMALL
+    return Scenario(f"state/{name}", f"{OWN[mask]} {ids}", mask, shape, course=Course(steps, buffers, renewed))
 
 
-OWN = {PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", EVERYTHING: "A1 A2 A3 A4 A5 A7 B3"}
+ROWS = Mask((CAUSAL, Documents((((1, 96),), ((1, 31), (2, 40), (0, 5), (3, 20)))), Padding(((), ((6, 11),)))))
+OWN = {ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", EVERYTHING: "A1 A2 A3 A4 A5 A7 B3"}
 
 STATE = (
     _state("later-batches", EVERYTHING, ONE_BY_ONE),
@@ -42,10 +44,14 @@ STATE = (
     _state("only-images", EVERYTHING, ONE_BY_ONE, "kept", "vision"),
     _state("only-selection", ROUTED, TWO, "kept", "regions"),
     _state("two-in-flight", EVERYTHING, TWO),
+    _state("layers", EVERYTHING, "load A, forward A, forward A, backward A, backward A"),
+    _state("second-row", ROWS, TWO),
+    _state("second-row-only-documents", ROWS, ONE_BY_ONE, "kept", "documents"),
     _state("stacked", PACKED, "load A, load B, forward A, forward B, backward B, backward A"),
     _state("back-to-the-first", PACKED, "load A, load B, forward B, backward B, forward A, backward A"),
     _state("checkpoint", EVERYTHING, "load A, checkpoint A, load B, checkpoint B, backward A, backward B", ids="D3 D4"),
     _state("reentrant", PACKED, "load A, reentrant A, load B, reentrant B, backward A, backward B", ids="D3 D4"),
+    _state("checkpoint-selection", ROUTED, "load A, checkpoint A, load B, backward A", ids="D3 D4"),
     _state("offload", PACKED, "load A, offload A, load B, forward B, backward A, backward B", ids="D3 D4"),
     _state("peek-between", PACKED, "load A, load B, forward A, peek B, backward A", ids="B8 D3"),
 )
@@ -66,6 +72,8 @@ POISON = (
     _poison("tails", f"{OWN[PACKED]} B7", PACKED, strides="tail"),
     _poison("huge", OWN[EVERYTHING], EVERYTHING, poison="huge"),
     _poison("nan", OWN[EVERYTHING], EVERYTHING, poison="nan"),
+    _poison("huge-in-second-row", OWN[ROWS], ROWS, TWO_ROWS, poison="huge"),
+    _poison("nan-in-second-row", OWN[ROWS], ROWS, TWO_ROWS, poison="nan"),
     _poison("nan-tails", f"{OWN[PACKED]} B7", PACKED, poison="nan", strides="tail"),
 )
 
@@ -80,8 +88,8 @@ SCHEDULE = (
 )
 
 
-def _groups(name: str, groups: str, beside: str = "") -> Scenario:
-    return Scenario(f"topology/{name}", f"{OWN[PACKED]} D2", PACKED, SMALL, topology=Topology(groups, beside))
+def _groups(name: str, groups: str, beside: str = "", mask: Mask = PACKED) -> Scenario:
+    return Scenario(f"topology/{name}", f"{OWN[mask]} D2", mask, SMALL, topology=Topology(groups, beside))
 
 
 TOPOLOGY = (
@@ -89,6 +97,8 @@ TOPOLOGY = (
     _groups("last-of-four", "3|0,1,2"),
     _groups("halves", "0,1|2,3"),
     _groups("strided", "0,2|1,3"),
+    _groups("strided-everything", "0,2|1,3", mask=EVERYTHING),
+    _groups("upper-three-selection", "1,2,3|0", mask=ROUTED),
     _groups("outer-and-inner", "0,3|1,2"),
     _groups("mesh", "0,2|1,3", beside="0,1|2,3"),
     _groups("mesh-rows", "2,3|0,1", beside="0,2|1,3"),

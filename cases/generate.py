@@ -166,8 +166,10 @@ def from_replay(line: str) -> Case:
         rules = tuple(kinds[rule.pop("rule")](**rule) for rule in given.pop("mask"))
         shape, inputs = Shape(**given.pop("shape")), Inputs(**given.pop("inputs"))
         around = {"course": Course(**given.pop("course", {})), "topology": Topology(**given.pop("topology", {}))}
-        return Case(mask=Mask(rules), shape=shape, inputs=inputs,
-                    requirements=tuple(given.pop("requirements")), **around, **given)
+        found = Case(mask=Mask(rules), shape=shape, inputs=inputs,
+                     requirements=tuple(given.pop("requirements")), **around, **given)
+        found.rows()
+        return found
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
         raise ValueError(f"not a printed case ({error}): {line[:80]}") from error
 

@@ -72,8 +72,8 @@ def seconds(text: str) -> float:
 
 
 def natural(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+    if not text.isdigit() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to {10 ** 18 - 1}")
     return int(text)
 
 

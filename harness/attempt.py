@@ -75,7 +75,8 @@ class Passage:
         self.wanted = {name: x.requires_grad_() for name, x in zip("qkv", self.local.tensors(), strict=False)
                        if name in grads}
         local = self.local
-        self.guard = Untouched(q=local.q, k=local.k, v=local.v, dout=local.dout)
+        beside = {f"memory beside {name}": x._base for name, x in vars(local).items() if x._base is not None}
+        self.guard = Untouched(**vars(local), **beside)
         self.parts: dict[str, Tensor] = {}
         self.late: list[Breach] = []
 

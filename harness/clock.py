@@ -47,9 +47,11 @@ def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
     if ranks.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     laps, before = [], session.traffic()
+    generator = torch.Generator(device=ranks.device).manual_seed(ranks.group.rank)
     with ranks.during("timed"):
         for number in range(timing.warmup + timing.iters):
             before = session.traffic() if number == timing.warmup else before
+            inputs.renewed(sets[number % len(sets)], generator)
             laps.append(_lap(session, step, sets[number % len(sets)], problem.case.inputs.grads, ranks))
     mine = loaded, laps[timing.warmup:], _sent(before, session.traffic(), timing.iters), _peak(ranks.device)
     return _summary(ranks.all_gather(mine), timing), step, sets[0]

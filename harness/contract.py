@@ -167,5 +167,5 @@ def _is_index(part: object, batch: int) -> bool:
 
 
 def bits(x: Tensor) -> Tensor:
-    whole = x.detach().contiguous()
+    whole = x.detach().contiguous()[None]
     return whole if whole.dtype == torch.bool or not whole.numel() else whole.view(torch.uint8)

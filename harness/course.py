@@ -16,6 +16,7 @@ from harness.implementation import Implementation, Session, Step
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
 
+CALL_SEED = 100_003
 
 def follow(session: Session, case: Case, implementation: Implementation, layout: list[Tensor],
            ranks: Ranks) -> list[Answer]:
@@ -76,7 +77,8 @@ class _Walk:
                     scope.close()
 
     def _forward(self, verb: str, letter: str) -> list[Breach]:
-        passage = Passage(self.steps[letter], self.problems[letter], self.layout, self.ranks,
+        earlier = sum(passage.turn.batch == letter for passage in self.passages)
+        passage = Passage(self.steps[letter], called(self.problems[letter], earlier), self.layout, self.ranks,
                           Turn(self.earlier + len(self.passages), letter, verb, self.course))
         self.passages.append(passage)
         broken = passage.forward()
@@ -110,6 +112,11 @@ class _Walk:
         if found:
             passage.late += [replace(breach, headline=f"{breach.headline} in the {phase}") for breach in found]
             self.guard = Untouched()
+
+
+def called(problem: Problem, earlier: int) -> Problem:
+    """What a step is asked when it was called before: other numbers under the same metadata, as the next layer asks."""
+    return problem_of(problem.case, problem.variants, problem.seed + CALL_SEED * earlier) if earlier else problem
 
 
 def _buffers(how: str, before: Rows | None, rows: Rows) -> Rows:

@@ -45,7 +45,10 @@ def draw(case: Case, seed: int | None = None) -> Numbers:
     k = normal(shape.kv_heads, shape.tokens, shape.head_dim)
     v = normal(shape.kv_heads, shape.tokens, shape.v_dim)
     dout = normal(shape.heads, 1 if inputs.dout == "expanded" else shape.tokens, shape.v_dim)
-    dout = torch.ones_like(dout) if inputs.dout == "ones" else dout
+    dout = torch.ones_like(dout) if inputs.dout in ("ones", "sum") else dout
+    if inputs.outliers != 1:
+        for x, factor in ((k, inputs.outliers ** 0.5), (v, inputs.outliers), (dout, inputs.outliers)):
+            x[:, :, 3::7] *= factor
     full = (shape.batch, shape.heads, shape.tokens, shape.v_dim)
     return Numbers(q.to(dtype), k.to(dtype), v.to(dtype), dout.to(dtype).expand(full))
 
@@ -71,6 +74,8 @@ def shard(whole: Numbers, positions: Tensor, case: Case, device: str | torch.dev
     """One rank's part in the memory layout of `case.inputs`: positions `[B, L]`, -1 a filler slot (dout 0)."""
     fill = poison_value(case)
     q, k, v = (_strided(take(x, positions, fill), case.inputs.strides, device) for x in (whole.q, whole.k, whole.v))
+    if case.inputs.dout == "sum" and bool((positions >= 0).all()):
+        return Numbers(q, k, v, whole.dout.new_ones((), device=device).expand(*q.shape[:3], whole.dout.shape[3]))
     if whole.dout.stride(2) == 0 and whole.dout.shape[2] > 1 and bool((positions >= 0).all()):
         row = whole.dout[:, :, :1].clone().to(device)
         return Numbers(q, k, v, row.expand(-1, -1, positions.shape[1], -1))
@@ -108,10 +113,18 @@ def another(local: Numbers, case: Case, number: int) -> Numbers:
 
 
 def written(numbers: Numbers, used: Numbers) -> Numbers:
-    """The same values of q, k and v in tensors that were used before."""
+    """The same values in tensors that were used before; a dout of stride 0 stays as it is."""
     with torch.no_grad():
         kept = [old.copy_(new) for old, new in zip(used.tensors()[:3], numbers.tensors()[:3], strict=True)]
-    return Numbers(*kept, numbers.dout)
+        dense = 0 not in numbers.dout.stride()
+        return Numbers(*kept, used.dout.copy_(numbers.dout) if dense else numbers.dout)
+
+
+def renewed(numbers: Numbers, generator: torch.Generator) -> None:
+    """Other values in the same tensors: what was answered before answers nothing of them."""
+    with torch.no_grad():
+        for x in numbers.tensors():
+            x.normal_(generator=generator)
 
 
 def _strided(x: Tensor, strides: str, device: str | torch.device) -> Tensor:
@@ -133,6 +146,4 @@ def _strided(x: Tensor, strides: str, device: str | torch.device) -> Tensor:
         return view
     if strides == "transposed":
         return x.transpose(1, 2).contiguous().to(device).transpose(1, 2)
-    if strides != "dense":
-        raise ValueError(f"inputs.strides {strides!r} is unknown: dense, unbind, interleaved, tail or transposed")
     return x.contiguous().to(device)

@@ -112,6 +112,7 @@ CASES = (
     Scenario("vision/three-ranks", "A1 A5", _straddle(1.6), Shape(heads=4, kv_heads=1)),
     Scenario("vision/first-and-last", "A1 A5", _causal(ENDS), Shape(tokens=200)),
     Scenario("vision/all", "A5", _causal(((1, 97),)), Shape(tokens=97)),
+    Scenario("vision/many", "A1 A5", _causal(((0, 3), (1, 4), (0, 1), (2, 5)) * 9), Shape(tokens=117)),
     Scenario("vision/touching", "A1 A5", _causal(((0, 31), (1, 20), (1, 30), (2, 15), (0, 32))), Shape(tokens=128)),
     Scenario("vision/nearly-touching", "A1 A5", _causal(((0, 31), (1, 40), (0, 1), (1, 32), (0, 24))),
              Shape(tokens=128, heads=4, kv_heads=4)),

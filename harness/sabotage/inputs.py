@@ -85,3 +85,36 @@ class ValueGradientOnlyWithKey(Fault):
 
     def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
         return step(q, k, v if k.requires_grad or q.requires_grad else v.detach())
+
+
+class LastStrideTakenForOne(Fault):
+    """Reads the numbers of a token one after the other, whatever stands between them."""
+
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        out, lse = step(q, k, v)
+        return (out if k.stride(-1) == 1 or k.shape[-1] == 1 else out * 0.5), lse
+
+
+class GradientOfSumDropped(Fault):
+    """A dout whose strides are all 0, as out.sum() hands back, is taken for none."""
+
+    breaks = ("B4", "B7")
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        out, lse = step(q, k, v)
+        return Changed.apply(out, lambda grad: grad if any(grad.stride()) else grad * 0), lse
+
+
+class MemoryBesideWritten(Fault):
+    """Clears the whole tensor that q is a view of, but for q."""
+
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        if q._base is not None:
+            kept = q.detach().clone()
+            q._base.detach().zero_()
+            q.detach().copy_(kept)
+        return step(q, k, v)

@@ -168,3 +168,12 @@ class DoutInHalf(Fault):
     def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
         out, lse = step(q, k, v)
         return Changed.apply(out, lambda grad: grad.half().to(grad.dtype)), lse
+
+
+class ValuesClamped(Fault):
+    """v is held within 8, as a format of few bits holds it."""
+
+    breaks = ("B1",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        return step(q, k, v + (v.detach().clamp(-8, 8) - v.detach()))

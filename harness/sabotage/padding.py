@@ -165,3 +165,14 @@ class PaddingGuessedFromValues(Fault):
             return (known if bool((k.abs().amax(-1) > 1e3).any()) else guessed)(q, k, v)
 
         return step
+
+
+class CleanedInFirstRowAlone(RingFault):
+    """Padded tokens and unseen keys of later batch rows reach the kernel as they are."""
+
+    breaks = ("B5",)
+    part = "attention.Ring.clean"
+
+    def instead(self, original, ring, *given):
+        cleaned = original(ring, *given)
+        return tuple(torch.cat([clean[:1], x[1:]]) for clean, x in zip(cleaned, given, strict=True))

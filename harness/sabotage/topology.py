@@ -7,7 +7,8 @@ from torch import Tensor
 
 from cases.case import Case
 from cases.mask import Mask
-from harness.implementation import Group, Setting, Step
+from cases.rows import Rows
+from harness.implementation import Group, Session, Setting, Step
 from harness.sabotage.fault import Fault, FaultySession, Result
 from harness.sabotage.gradients import scaled
 
@@ -102,3 +103,19 @@ def known(case: Case, names: tuple[str, ...] = ()) -> Case:
     """The case without the rules that must be refused, or without those of these names."""
     kept = tuple(rule for rule in case.mask.rules if not (rule.name in names if names else rule.refused))
     return replace(case, mask=Mask(kept))
+
+
+class ImagesByGlobalRank(Fault):
+    """With images or regions, ranks whose number in the group is not that in the world halve their output."""
+
+    breaks = ("D2",)
+
+    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
+        step, moved = session.load(batch), group.ranks[group.rank] != group.rank
+        plain = batch.token_types is None and batch.selected is None
+
+        def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
+            out, lse = step(q, k, v)
+            return (out * 0.5 if moved and not plain else out), lse
+
+        return forward

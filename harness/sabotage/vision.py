@@ -229,3 +229,17 @@ def runs(marks: Tensor) -> Tensor:
     """`[B, S]` bool -> number of the run of marks that each token stands in, 0 outside."""
     edge = marks & ~torch.cat([torch.zeros_like(marks[:, :1]), marks[:, :-1]], 1)
     return by_row(edge, lambda row: row.cumsum(-1)) * marks
+
+
+class ImagesBeyondEightAreText(Fault):
+    """A table of images has room for eight a row."""
+
+    breaks = ("A5",)
+
+    def metadata(self, batch: Rows) -> Rows:
+        if batch.token_types is None:
+            return batch
+        seen = batch.token_types > 0
+        first = seen.clone()
+        first[:, 1:] &= ~seen[:, :-1]
+        return replace(batch, token_types=batch.token_types.masked_fill(first.cumsum(-1) > 8, 0))

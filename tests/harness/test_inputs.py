@@ -58,10 +58,25 @@ def test_poison_lies_in_padded_tokens_and_nowhere_else():
     assert problem.truth.out.isfinite().all()
 
 
-def test_an_unknown_stride_is_refused():
-    case = causal(strides="diagonal")
-    with pytest.raises(ValueError, match="diagonal"):
-        inputs.shard(inputs.draw(case), torch.arange(32)[None], case)
+@pytest.mark.parametrize("options", [{"strides": "diagonal"}, {"dout": "none"}, {"poison": "tiny"}, {"grads": "qx"}])
+def test_unknown_kinds_of_inputs_are_refused(options):
+    (name, value), = options.items()
+    with pytest.raises(ValueError, match=f"inputs.{name} .*{value}"):
+        causal(**options)
+
+
+def test_numbers_are_renewed_in_the_tensors_that_were_used():
+    local = inputs.shard(inputs.draw(causal()), torch.arange(32)[None], causal())
+    before = [x.clone() for x in local.tensors()]
+    places = [x.data_ptr() for x in local.tensors()]
+    inputs.renewed(local, torch.Generator().manual_seed(1))
+    assert [x.data_ptr() for x in local.tensors()] == places
+    assert not any(torch.equal(x, y) for x, y in zip(before, local.tensors(), strict=True))
+
+
+def test_a_dout_of_a_sum_has_no_stride():
+    local = inputs.shard(inputs.draw(causal(dout="sum")), torch.arange(32)[None], causal(dout="sum"))
+    assert not any(local.dout.stride()) and bool((local.dout == 1).all()) and local.dout.shape[2] == 32
 
 
 @pytest.mark.parametrize("options", [{}, {"dout": "expanded"}, {"strides": "transposed"}])
