@@ -111,6 +111,8 @@ TOPOLOGY = (
              topology=Topology(order="reversed")),
     Scenario("topology/descending", f"{OWN[EVERYTHING]} D2", EVERYTHING, SMALL,
              topology=Topology(order="descending")),
+    Scenario("topology/second-half-first", f"{OWN[EVERYTHING]} D2", EVERYTHING, SMALL,
+             topology=Topology(order="halves")),
     Scenario("topology/filled-up", "A1 A2 D2", Mask((CAUSAL, Window(30))), Shape(tokens=97), least_world=2,
              topology=Topology(order="padded")),
 )

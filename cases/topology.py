@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-ORDERS = ("ranked", "rotated", "reversed", "descending", "padded")
+ORDERS = ("ranked", "rotated", "reversed", "descending", "halves", "padded")
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,8 @@ class Topology:
     groups  "0,2|1,3": global ranks of each group; all groups run the case at once, each with numbers of its own
     beside  "0,1|2,3": groups of another mesh dimension, which are busy all the while
     order   which chunk group rank r holds: "ranked" r, "rotated" r + 1, "reversed" the r-th from the end; "descending"
-            r from its last token to its first, "padded" r filled up to the longest with slots that hold no token
+            r from its last token to its first, "halves" r with its second half before its first, "padded" r filled up
+            to the longest with slots that hold no token
     """
 
     groups: str = ""

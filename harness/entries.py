@@ -126,7 +126,8 @@ REQUIREMENTS = {
     "A8": "query head h reads key/value head h // (Hq/Hkv)",
     "A9": "a given scale is used as it is, None means 1/sqrt(head_dim)",
     "B1": "output is the softmax over allowed keys of scale * q.k, times V",
-    "B2": "lse is the natural log of the sum of exp(scale * q.k) over allowed keys, fp64 for fp64 and fp32 otherwise",
+    "B2": "lse is the natural log of the sum of exp(scale * q.k) over allowed keys, fp64 for fp64 and fp32 otherwise, "
+          "and carries no gradient",
     "B3": "a query with no allowed key has output 0, lse minus infinity, dQ 0 and adds nothing to dK and dV",
     "B4": "dQ, dK and dV are the gradients of sum(out * dout), summed at the rank that owns the token",
     "B5": "what padded tokens and unseen keys hold changes nothing",

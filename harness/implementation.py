@@ -140,7 +140,9 @@ def _found(spec: str) -> Implementation:
     module_name, colon, name = KNOWN.get(spec, spec).partition(":")
     if not colon:
         known = ", ".join(KNOWN)
-        raise ValueError(f"unknown implementation {spec!r}: known are {known}; others load as package.module:name")
+        faulty = "faults are sabotage:NAME (ringcheck score --list)"
+        raise ValueError(f"unknown implementation {spec!r}: known are {known}; {faulty}; others load as "
+                         "package.module:name")
     if module_name == "sabotage":
         from harness.sabotage import faults
 

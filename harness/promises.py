@@ -98,7 +98,8 @@ def answering(made: Step, rank: int) -> Step:
         if not isinstance(result, tuple) or len(result) != 2:
             raise Broken("B1", f"step returned {kind(result)}", "(out, lse) or (out, None)", kind(result), rank)
         if isinstance(result[1], Tensor) and result[1].requires_grad:
-            raise Broken("B2", "lse carries a gradient", "lse.requires_grad False", "True", rank)
+            wanted = "lse.requires_grad False (lse.detach() or ctx.mark_non_differentiable(lse))"
+            raise Broken("B2", "lse carries a gradient", wanted, "True", rank)
         return result
 
     return held

@@ -50,10 +50,11 @@ class _States:
             judged = problem.compared[..., None].expand_as(seen)
         self.extra = seen & ~self.allowed & judged
         self.missing = ~seen & (expected.abs() > 1e-3 * size) & judged
-        off = ~((actual - expected).abs() <= 1e-9 * size + 16 * unit * (expected.abs() + 1e-2 * size))
+        cancelled = size if matrix.tensor in ("dq", "dk") else 1e-2 * size
+        off = ~((actual - expected).abs() <= 1e-9 * size + 16 * unit * (expected.abs() + cancelled))
         whole = ~(self.extra | self.missing).any(-1, keepdim=True)
         self.weight = off & self.allowed & judged & whole
-        self.ratio = actual / expected
+        self.actual, self.expected = actual, expected
 
     @property
     def counts(self) -> dict[str, int]:
@@ -86,9 +87,10 @@ def sentence(states: _States, at: tuple[int, int, int, int], problem: Problem, o
         return f"{one} {verb} {other}: {_reason(problem, owner, at)}{many}{_pattern(states.extra, owner)}"
     if states.kind == "missing":
         return f"{one} never {verb} {other}, which it may{many}{_pattern(states.missing, owner)}"
-    ratio = float(states.ratio[at])
+    actual, true = float(states.actual[at]), float(states.expected[at])
+    off = f"{actual / true:.4g} times the truth" if true else f"{actual:.4g}, not 0"
     return (f"every pair is there and none too many, but {OFF[states.tensor]} are off: that of {one} and {other} is "
-            f"{ratio:.4g} times the truth{many}{_pattern(states.weight, owner)}")
+            f"{off}{many}{_pattern(states.weight, owner)}")
 
 
 def grid(states: _States, batch: int, head: int) -> list[str]:

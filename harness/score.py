@@ -25,10 +25,17 @@ def main(argv: list[str] | None = None) -> int:
     2 for bad usage."""
     try:
         settings = parse(sys.argv[1:] if argv is None else argv)
-        return score(settings)
+        return listed(settings) if settings.listing else score(settings)
     except ValueError as error:
         print(f"ringcheck score: {error}", file=sys.stderr)
         return USAGE
+
+
+def listed(settings: Settings) -> int:
+    """Prints what would be scored: class, name, what it breaks or changes, the smallest case known to show it."""
+    for one in settings.subjects():
+        print(f"{one.group:12} {one.name:40} {one.detail or ' '.join(one.breaks):8} {one.first or ''}".rstrip())
+    return PASSED
 
 
 def score(settings: Settings) -> int:

@@ -31,6 +31,7 @@ class Settings:
     matrix: bool
     smallest: bool
     apart: bool
+    listing: bool
     json: Path | None
 
     @property
@@ -95,6 +96,7 @@ def parse(argv: list[str]) -> Settings:
     add("--jobs", type=natural, default=os.cpu_count() or 1, metavar="N", help="processes (default: one a core)")
     add("--matrix", action="store_true", help="every case on every fault: true cover, faults that look alike")
     add("--smallest", action="store_true", help="then looks for a cheaper case that shows each fault")
+    add("--list", action="store_true", help="prints the chosen faults or mutants and runs nothing")
     add("--apart", action="store_true", help="only looks for faults that no case tells apart")
     add("--json", type=Path, metavar="FILE", help="one line a fault, then the sums")
     given = made.parse_args(argv)
@@ -102,5 +104,5 @@ def parse(argv: list[str]) -> Settings:
         raise ValueError("--sample goes with --mutants")
     cases, worlds = tier(given.tier, given.cases, given.ranks or ())
     return Settings(cases, given.tier, worlds or WORLDS, given.dtype, given.layout, given.faults, given.mutants,
-                    given.sample, given.seed, max(1, given.jobs), given.matrix, given.smallest, given.apart,
+                    given.sample, given.seed, max(1, given.jobs), given.matrix, given.smallest, given.apart, given.list,
                     given.json)

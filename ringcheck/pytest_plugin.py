@@ -78,7 +78,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What is wrong in full width, each once: the short summary cuts it behind the id."""
     found: dict[str, list[str]] = {}
     for report in [*terminalreporter.getreports("failed"), *terminalreporter.getreports("error")]:
-        for name, told in report.user_properties:
+        for name, told in getattr(report, "user_properties", ()):  # a report of collection has none
             if name == WRONG:
                 found.setdefault(told, []).append(report.nodeid.removeprefix("ringcheck::"))
     if found:

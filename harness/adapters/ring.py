@@ -77,6 +77,7 @@ def ring_layout(case: Case, world: int, package: ModuleType = ringcp) -> ringcp.
         return made.padded()
     chunks = [made.positions[case.topology.chunk(rank, world)] for rank in range(world)]
     chunks = [chunk.flip(-1) for chunk in chunks] if order == "descending" else chunks
+    chunks = [chunk.roll(len(chunk) // 2) for chunk in chunks] if order == "halves" else chunks
     return package.Layout(f"{made.name}-{order}", made.tokens, tuple(chunks))
 
 

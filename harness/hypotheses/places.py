@@ -60,8 +60,8 @@ def places(evidence: Evidence) -> Iterator[Place]:
     yield Place("the first token of every shard", None, (local == 0)[:, None, :, None])
     for rank in range(evidence.world if evidence.world > 1 else 0):
         held = owner == rank
-        yield Place(f"rank {rank}", "D1", held[:, None, :, None])
-        yield Place(f"the last token of rank {rank}", "D1", (held & (local == length - 1))[:, None, :, None])
+        yield Place(f"rank {rank}", None, held[:, None, :, None])
+        yield Place(f"the last token of rank {rank}", None, (held & (local == length - 1))[:, None, :, None])
     for row in range(rows.batch if rows.batch > 1 else 0):
         yield Place(f"batch row {row}", None, (torch.arange(rows.batch) == row)[:, None, None, None].expand(
             -1, 1, rows.tokens, 1))

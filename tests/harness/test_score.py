@@ -124,3 +124,9 @@ def test_faults_are_told_apart_by_whatever_case_does(capsys):
     arguments = ["--cases", "causal/even-contiguous-w2-fp64", "sliding/one-contiguous-w2-fp64", "--ranks", "2"]
     assert score.main([*arguments, "--faults", "lse-negated,window-ignored", "--apart"]) == 0
     assert "0 groups among them" in capsys.readouterr().out
+
+
+def test_a_list_scores_nothing(capsys):
+    assert score.main(["--list", "--faults", "window-too-wide,merge"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:2] == ["window", "window-too-wide"] for line in lines) and len(lines) > 5

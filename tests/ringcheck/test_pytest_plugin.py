@@ -46,6 +46,13 @@ def test_the_short_summary_says_what_is_wrong(repository):
     assert f"\ndk at the wrong rank\n  {', '.join(ids)} and 1 more\nrank 1 hangs\n  packed/crashed-" in out
 
 
+def test_a_file_of_theirs_that_cannot_be_imported_is_theirs_to_mend(repository):
+    repository.write("test_broken.py", "import nosuchthing\n")
+    ran = repository.pytest("test_broken.py")
+    assert ran.returncode == 2 and "No module named 'nosuchthing'" in ran.stdout
+    assert "pytest_plugin.py" not in ran.stdout + ran.stderr and "INTERNALERROR" not in ran.stdout + ran.stderr
+
+
 def test_help_says_that_commas_separate(repository):
     out = " ".join(repository.pytest("--help").stdout.split())
     assert "commas separate, or give it again: after a blank pytest expects a path" in out
