@@ -6,7 +6,7 @@ import pytest
 
 from harness.implementation import load
 from harness.kills import Ask, Bench
-from harness.sabotage import mutants
+from harness.sabotage import equivalents, mutants
 from tests.harness.samples import mixed
 
 
@@ -61,3 +61,10 @@ def test_arguments_that_commute_are_not_swapped():
     assert not [one for one in mutants.every() if one.before.startswith(("torch.maximum(", "torch.logaddexp("))
                 and one.before.split("(")[0] == one.after.split("(")[0] and "," in one.after
                 and sorted(one.before) == sorted(one.after)]
+
+
+def test_what_is_judged_equivalent_is_a_mutant_of_the_source_as_it_stands():
+    known = {one.key for one in mutants.every()}
+    assert equivalents.reasons() and not [key for key in equivalents.reasons() if key not in known]
+    judged = next(one for one in mutants.every() if one.key in equivalents.reasons())
+    assert equivalents.reason(judged.spec) and equivalents.reason("mutant:merge/9999") is None
