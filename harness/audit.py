@@ -111,7 +111,7 @@ class _Layout(tuple):
 
 @lru_cache(maxsize=64)
 def _counted(case: Case, mask: Mask, layout: _Layout) -> Work:
-    return counted(mask, _rows(case), case.shape, layout.parts)
+    return counted(mask, _rows(mask, case.shape), case.shape, layout.parts)
 
 
 @lru_cache(maxsize=64)
@@ -126,15 +126,15 @@ def _work(case: Case, mask: Mask, layout: _Layout) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _picture(case: Case, mask: Mask, layout: _Layout) -> dict[str, Any]:
     allowed = _allowed(mask, case.shape)
-    return {"size": len(allowed), "allowed": allowed, "owner": drawing.owner(layout.parts, _rows(case)).tolist()}
+    owner = drawing.owner(layout.parts, _rows(mask, case.shape)).tolist()
+    return {"size": len(allowed), "allowed": allowed, "owner": owner}
 
 
 @lru_cache(maxsize=64)
 def _allowed(mask: Mask, shape: Shape) -> list[list[float]]:
-    rows = mask.rows(shape.batch, shape.tokens, shape.kv_heads)
-    return drawing.allowed_share(mask, rows).mul(1e4).round().div(1e4).tolist()
+    return drawing.allowed_share(mask, _rows(mask, shape)).mul(1e4).round().div(1e4).tolist()
 
 
 @lru_cache(maxsize=64)
-def _rows(case: Case) -> Rows:
-    return case.rows()
+def _rows(mask: Mask, shape: Shape) -> Rows:
+    return mask.rows(shape.batch, shape.tokens, shape.kv_heads)

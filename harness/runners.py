@@ -78,8 +78,7 @@ class Pools:
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float, kind: str = "dense") -> dict[str, Any]:
         """The record of a trial; of a skipped one where a rank would have no GPU of its own."""
-        seen = torch.cuda.device_count()
-        if self.device == "cuda" and case.ranks > seen:
+        if self.device == "cuda" and case.ranks > (seen := torch.cuda.device_count()):
             lack = f"not asked: it takes {case.ranks} GPUs, torch sees {seen} here"
             about = About(case, load(spec), spec, self.device, truth_of(kind))
             return about.entry(Verdict("SKIP", lack), time.perf_counter())

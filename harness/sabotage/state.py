@@ -105,13 +105,16 @@ class NewestBatchEverywhere(Fault):
         return lambda q, k, v: kept["newest"](q, k, v)
 
 
-class SavedTensorsOfNewest(Fault):
-    """What a forward saves overwrites what the one before saved."""
+class SavedTensorsOverwritten(Fault):
+    """What a forward saves overwrites what the one before saved; `place` is where it lies."""
 
     breaks = ("D3",)
 
+    def place(self, session: Session) -> dict:
+        raise NotImplementedError
+
     def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
-        step, kept = session.load(batch), memory(session)
+        step, kept = session.load(batch), self.place(session)
 
         def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
             places = iter(range(1000))
@@ -125,6 +128,20 @@ class SavedTensorsOfNewest(Fault):
                 return step(q, k, v)
 
         return forward
+
+
+class SavedTensorsOfNewest(SavedTensorsOverwritten):
+    """All steps of a session save in one place."""
+
+    def place(self, session: Session) -> dict:
+        return memory(session)
+
+
+class SavedTensorsOfNewestCall(SavedTensorsOverwritten):
+    """A loaded step keeps what its latest call saved: layers that share it run backward from the last one's."""
+
+    def place(self, session: Session) -> dict:
+        return {}
 
 
 class OutputBufferReused(Fault):
@@ -196,28 +213,6 @@ class MetadataOfFirstMicrobatch(Fault):
         if batch.padding is not None:
             batch = replace(batch, padding=memory(session).setdefault("padding", batch.padding.clone()))
         return session.load(batch)
-
-
-class SavedTensorsOfNewestCall(Fault):
-    """A loaded step keeps what its latest call saved: layers that share it run backward from the last one's."""
-
-    breaks = ("D3",)
-
-    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
-        step, kept = session.load(batch), {}
-
-        def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
-            places = iter(range(1000))
-
-            def pack(x: Tensor) -> int:
-                place = next(places)
-                kept[place] = x
-                return place
-
-            with torch.autograd.graph.saved_tensors_hooks(pack, kept.__getitem__):
-                return step(q, k, v)
-
-        return forward
 
 
 class SecondCallAnswersFirst(Fault):
