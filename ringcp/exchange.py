@@ -5,7 +5,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -47,18 +47,14 @@ class Exchange(Protocol):
 
 @dataclass
 class Traffic:
-    """What a rank has sent so far: bytes, messages, and bytes by receiving group rank."""
+    """Bytes and messages that a rank has sent so far."""
 
     bytes: int = 0
     messages: int = 0
-    by_peer: dict[int, int] = field(default_factory=dict)
 
     def count(self, sends: list[Send]) -> None:
-        for send in sends:
-            size = send.tensor.numel() * send.tensor.element_size()
-            self.bytes += size
-            self.messages += 1
-            self.by_peer[send.peer] = self.by_peer.get(send.peer, 0) + size
+        self.bytes += sum(send.tensor.numel() * send.tensor.element_size() for send in sends)
+        self.messages += len(sends)
 
 
 class Alone:

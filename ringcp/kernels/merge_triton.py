@@ -1,4 +1,7 @@
-"""The merge of a partial result as one Triton kernel: reads both sides once, writes the running one in place."""
+"""The merge of a partial result as one Triton kernel: reads both sides once, writes the running one in place.
+
+Computes in the dtype of lse, so that fp64 stays fp64.
+"""
 
 import torch
 import triton
@@ -43,8 +46,8 @@ def _merge(out, lse, part, part_lse, index, first, count, width, out_token, out_
     d = tl.arange(0, WIDTH)
     inside = live[:, None] & (d < width)[None, :]
     target = out + row[:, None] * out_token + head * out_head + d[None, :]
-    before = tl.load(target, mask=inside, other=0.0).to(tl.float32)
+    before = tl.load(target, mask=inside, other=0.0).to(old.dtype)
     source = part + n[:, None] * part_token + head * part_head + d[None, :]
-    added = tl.load(source, mask=inside, other=0.0).to(tl.float32)
+    added = tl.load(source, mask=inside, other=0.0).to(old.dtype)
     mixed = before * (old_weight * share)[:, None] + added * (new_weight * share)[:, None]
     tl.store(target, mixed.to(out.dtype.element_ty), mask=inside)
