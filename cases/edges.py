@@ -65,6 +65,8 @@ HEADS = (
     Scenario("edges/mqa-d128", "A1 A8", PLAIN, _heads(8, 1, 128)),
     Scenario("edges/narrow-values", "A1 A8", PLAIN, _heads(4, 2, 64, value_dim=32)),
     Scenario("edges/wide-values", "A1 A8", PLAIN, _heads(4, 4, 32, value_dim=80)),
+    Scenario("edges/as-many-tokens-as-dims", "A1 A8", PLAIN, _small(value_dim=64),
+             note="axes that are confused have equal lengths"),
     Scenario("edges/latent-values", "A1 A3 A8", Mask((CAUSAL, Documents.packed([40, 56]))),
              _heads(4, 1, 80, value_dim=64)),
 )

@@ -110,10 +110,10 @@ class Bench:
         self._threads, self._pools = runners.Threads(), runners.Pools()
         self._held: dict[str, bool] = {}
 
-    def trial(self, ask: Ask, spec: str, kind: str = "verdict") -> dict[str, Any]:
+    def trial(self, ask: Ask, spec: str, kind: str = "verdict", limit: float | None = None) -> dict[str, Any]:
         """The record of a trial; of kind "dense" with its diagnosis."""
         runner = self._pools if ask.case.topology.groups else self._threads
-        return runner.run(ask.case, spec, TIMED if ask.timed else UNTIMED, self.limit, kind)
+        return runner.run(ask.case, spec, TIMED if ask.timed else UNTIMED, limit or self.limit, kind)
 
     def passes(self, ask: Ask) -> bool:
         """Whether the ring passes."""
@@ -121,16 +121,19 @@ class Bench:
             self._held[ask.name] = self.trial(ask, HOST)["verdict"] == "PASS"
         return self._held[ask.name]
 
-    def verdict(self, ask: Ask, spec: str) -> str:
+    def verdict(self, ask: Ask, spec: str, patience: int = 1) -> str:
         """PASS, FAIL, SKIP or ERROR; BOTH where the ring fails as well, which says nothing about a fault."""
-        verdict = self.trial(ask, spec)["verdict"]
+        verdict = self.trial(ask, spec, limit=self.limit * patience)["verdict"]
         return "BOTH" if verdict == "FAIL" and not self.passes(ask) else verdict
 
     def hunt(self, subject: Subject, ordered: Iterable[Ask]) -> Found:
-        """Tries asks in their order until one kills."""
+        """Tries asks in their order until one kills. An ERROR must come again with more patience: on a busy machine
+        ranks may only have been slow."""
         found = Found(subject)
         for ask in ordered:
             verdict = self.verdict(ask, subject.spec)
+            if verdict == "ERROR" and subject.crashes:
+                verdict = self.verdict(ask, subject.spec, patience=3)
             found.verdicts[ask.name] = verdict
             if verdict == "FAIL" or verdict == "ERROR" and subject.crashes:
                 found.killer = ask

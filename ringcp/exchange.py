@@ -133,7 +133,7 @@ class Mailbox:
                 continue
             time.sleep(max(0.0, arrival - time.monotonic()))
             return tensor
-        why = "gave up" if self.stop.is_set() else f"waited {self.timeout} s"
+        why = "gave up waiting" if self.stop.is_set() else f"waited {self.timeout} s"
         raise TimeoutError(f"rank {target} {why} for a message of rank {source}")
 
 

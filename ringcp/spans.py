@@ -26,7 +26,6 @@ def _clip(low: Tensor, high: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor
     low = torch.maximum(low[..., :, None], start[..., None, :]).flatten(-2)
     high = torch.minimum(high[..., :, None], end[..., None, :]).flatten(-2)
     used = (high > low).flatten(0, -2).any(0)
-    used[0] = True
     return low[..., used], high[..., used]
 
 

@@ -124,6 +124,7 @@ CASES = (
              Mask((Causal(), Vision((IMAGES,)), Padding((((30, 40), (150, 200)),)))), Shape(tokens=240)),
     Scenario("vision/window", "A1 A2 A5", _causal(IMAGES, window=50), Shape(tokens=240)),
     Scenario("vision/longer-than-window", "A1 A2 A5", _causal(IMAGES, window=16), Shape(tokens=240, head_dim=128)),
+    Scenario("vision/first-longer-than-window", "A1 A2 A5", _causal(ENDS, window=16), Shape(tokens=200)),
     Scenario("vision/straddle-window", "A1 A2 A5", _straddle(0.8, window=0.25)),
     Scenario("vision/overlay", "A1 A2 A5", _causal(IMAGES, variant="overlay", window=24), Shape(tokens=240)),
     Scenario("vision/bounded", "A1 A2 A5", _causal(IMAGES, variant="bounded", window=24), Shape(tokens=240)),

@@ -12,7 +12,7 @@ from harness.sabotage.copies import Copy, source
 MODULES = ("attention", "merge", "plan", "spans", "transfer", "layout", "mask", "work", "exchange", "kernels.tiled",
            "kernels.torch_cpu", "kernels.shape")
 ELSEWHERE = {
-    "exchange": ("Distributed", "_channel_groups", "exchange_for", "Alone"),
+    "exchange": ("Distributed", "_channel_groups", "exchange_for", "Alone", "Traffic", "Mailbox"),
     "layout": ("make_layout", "shard", "unshard", "_index", "_sizes", "__post_init__", "__eq__"),
     "mask": ("__post_init__", "_check_numbers", "_check_regions", "_one_of", "_keep", "__eq__"),
     "attention": ("_check", "total"),
@@ -36,7 +36,7 @@ class Mutant:
     """The `number`-th change of a module: `before` became `after` in the line `text`.
 
     ELSEWHERE names what a trial on CPU threads does not reach (narrow sums and bands are GPU kernels' affair), and
-    checks of what users give, which have tests of their own.
+    checks of what users give, counts and limits of waiting, which have tests of their own.
     """
 
     module: str
