@@ -119,7 +119,16 @@ class Implementation:
         return Session(self, case, group)
 
 
-KNOWN = {"ring": "harness.adapters.ring:Ring", "dense": "harness.adapters.dense:Dense"}
+KNOWN = {
+    "ring": "harness.adapters.ring:Ring",
+    "dense": "harness.adapters.dense:Dense",
+    "torch-cp": "harness.adapters.torch_cp:TorchCp",
+    "ring-flash-attn:ring": "harness.adapters.ring_flash_attn:Ring",
+    "ring-flash-attn:zigzag": "harness.adapters.ring_flash_attn:Zigzag",
+    "ring-flash-attn:zigzag-varlen": "harness.adapters.ring_flash_attn:ZigzagVarlen",
+    "ring-flash-attn:stripe": "harness.adapters.ring_flash_attn:Stripe",
+    "ring-flash-attn:llama3": "harness.adapters.ring_flash_attn:Llama3",
+}
 
 
 def load(spec: str) -> Implementation:
