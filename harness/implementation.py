@@ -167,6 +167,9 @@ def _found(spec: str) -> Implementation:
             raise ValueError(f"{module_name} has no kernel {name!r}: {known}")
         made.kernel, made.name = name, spec
         return made
+    siblings = [known for known in KNOWN if known.startswith(f"{module_name}:")]
+    if siblings:
+        raise ValueError(f"{module_name} has no {name!r}: known are {', '.join(siblings)}")
     if not module_name or not name:
         lacking = "name" if module_name else "module"
         raise ValueError(f"implementation {spec!r} lacks the {lacking}: package.module:name")

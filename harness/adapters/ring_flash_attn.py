@@ -1,7 +1,7 @@
 """ring-flash-attn 0.1.8: its five rings as implementations, one class a function of the package.
 
-The package imports flash_attn and, for Hugging Face, names of transformers that are gone: it is imported with a stand-in
-for the first where that is missing, and always without the second.
+The package imports flash_attn, and for Hugging Face names of transformers that are gone. It is imported with a
+stand-in for the first where that is missing, and always without the second.
 """
 
 import importlib
@@ -173,15 +173,14 @@ class Llama3(Packed):
         return list(torch.arange(case.shape.tokens).chunk(world))
 
     def load(self, case: Case, group: Group, batch: Rows) -> Step:
-        library, causal = package(), _causal(case)
-        starts = torch.tensor([0, *documents(batch)[0]]).cumsum(0, dtype=torch.int32)
-        *pair, most_q, most_k, keys = library.llama3_flash_attn_prepare_cu_seqlens(starts, causal, group.rank, group.size)
-        starts_q, starts_k = (cache(one.to) for one in pair)
+        function, prepare = getattr(package(), self.function), package().llama3_flash_attn_prepare_cu_seqlens
+        starts, causal = torch.tensor([0, *documents(batch)[0]]).cumsum(0, dtype=torch.int32), _causal(case)
+        *starts, most_q, most_k, keys = prepare(starts, causal, group.rank, group.size)
+        starts_q, starts_k = (cache(one.to) for one in starts)
 
         def step(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-            return packed(getattr(library, self.function), (q, k, v), starts_q(q.device), starts_k(q.device), most_q, most_k,
-                          1, keys, softmax_scale=case.scale, causal=causal, return_attn_probs=True,
-                          group=group.process_group)
+            return packed(function, (q, k, v), starts_q(q.device), starts_k(q.device), most_q, most_k, 1, keys,
+                          softmax_scale=case.scale, causal=causal, return_attn_probs=True, group=group.process_group)
 
         return step
 
