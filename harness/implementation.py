@@ -119,7 +119,16 @@ class Implementation:
         return Session(self, case, group)
 
 
-KNOWN = {"ring": "harness.adapters.ring:Ring", "dense": "harness.adapters.dense:Dense"}
+KNOWN = {
+    "ring": "harness.adapters.ring:Ring",
+    "dense": "harness.adapters.dense:Dense",
+    "torch-cp": "harness.adapters.torch_cp:TorchCp",
+    "ring-flash-attn:ring": "harness.adapters.ring_flash_attn:Ring",
+    "ring-flash-attn:zigzag": "harness.adapters.ring_flash_attn:Zigzag",
+    "ring-flash-attn:zigzag-varlen": "harness.adapters.ring_flash_attn:ZigzagVarlen",
+    "ring-flash-attn:stripe": "harness.adapters.ring_flash_attn:Stripe",
+    "ring-flash-attn:llama3": "harness.adapters.ring_flash_attn:Llama3",
+}
 
 
 def load(spec: str) -> Implementation:
@@ -158,6 +167,9 @@ def _found(spec: str) -> Implementation:
             raise ValueError(f"{module_name} has no kernel {name!r}: {known}")
         made.kernel, made.name = name, spec
         return made
+    siblings = [known for known in KNOWN if known.startswith(f"{module_name}:")]
+    if siblings:
+        raise ValueError(f"{module_name} has no {name!r}: known are {', '.join(siblings)}")
     if not module_name or not name:
         lacking = "name" if module_name else "module"
         raise ValueError(f"implementation {spec!r} lacks the {lacking}: package.module:name")
