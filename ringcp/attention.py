@@ -42,7 +42,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, layout: Layou
         raise ValueError(f"layout is for {layout.world} ranks, the group has {exchange.size}")
     plan = make_plan(mask, layout, exchange.rank, str(q.device))
     _check(q, k, v, mask, plan)
-    demand = Demand(q.device.type, q.dtype, q.shape[-1], v.shape[-1], mask.groups, mask.window is not None)
+    demand = Demand(q.device.type, q.dtype, q.shape[-1], v.shape[-1], mask.groups, mask.rules, mask.tokens)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if not isinstance(scale, int | float) or not math.isfinite(scale):
         raise ValueError(f"scale is a finite number or None, got {scale!r}")

@@ -68,6 +68,13 @@ class Mask:
         """Key/value heads that the mask tells apart: 1 unless regions are selected per head."""
         return 1 if self.selected is None else self.selected.shape[1]
 
+    @property
+    def rules(self) -> frozenset[str]:
+        """Names of the rules that it is made of."""
+        given = {"causal": self.causal or None, "window": self.window, "documents": self.documents,
+                 "padding": self.padding, "vision": self.token_types, "regions": self.selected}
+        return frozenset(name for name, value in given.items() if value is not None)
+
     @cached_property
     def padded(self) -> Tensor:
         """[B, S] bool: padding by mask or by document id."""

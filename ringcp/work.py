@@ -1,7 +1,9 @@
 """Work: which local queries attend which keys of one hop, in the hop's coordinates; all a kernel knows of a mask."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,9 +47,7 @@ class Work:
 
     def tiles(self, block: int) -> tuple[Tile, ...]:
         """Blocks of queries with the extent of their keys; blocks without a key are left out."""
-        if block not in self._tiles:
-            self._tiles[block] = self._cut(block)
-        return self._tiles[block]
+        return self.kept(f"tiles of {block}", lambda: self._cut(block))
 
     @cached_property
     def calls(self) -> list[list[Call]]:
@@ -71,8 +71,14 @@ class Work:
     def _placed(self) -> Tensor:
         return self.spans.to(self.device)
 
+    def kept(self, what: str, make: Callable[[], Any]) -> Any:
+        """What a kernel makes of this work, made once."""
+        if what not in self._kept:
+            self._kept[what] = make()
+        return self._kept[what]
+
     @cached_property
-    def _tiles(self) -> dict[int, tuple[Tile, ...]]:
+    def _kept(self) -> dict[str, Any]:
         return {}
 
     def _cut(self, block: int) -> tuple[Tile, ...]:

@@ -36,7 +36,7 @@ class Ring(Implementation):
             return f"no mask rule {', '.join(unknown)}"
         if self.kernel is None:
             return None
-        reason = self.package.kernels.why(demand(case, setting.device))[self.kernel]
+        reason = self.package.kernels.named(self.kernel).refuses(demand(case, setting.device))
         return reason and f"kernel {self.kernel} {reason}"
 
     def layout(self, case: Case, world: int) -> list[Tensor]:
@@ -99,7 +99,7 @@ def demand(case: Case, device: str) -> Demand:
     """What the case asks of a kernel."""
     rules, shape = {rule.name for rule in case.mask.rules}, case.shape
     groups = shape.kv_heads if "regions" in rules else 1
-    return Demand(device, DTYPES[case.dtype], shape.head_dim, shape.v_dim, groups, "window" in rules)
+    return Demand(device, DTYPES[case.dtype], shape.head_dim, shape.v_dim, groups, frozenset(rules), shape.tokens)
 
 
 def _exchange(package: ModuleType, group: Group) -> Exchange:

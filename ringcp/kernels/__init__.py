@@ -5,11 +5,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ringcp.kernels.cudnn import Cudnn
 from ringcp.kernels.demand import Demand
 from ringcp.kernels.eager import Eager
 from ringcp.kernels.fa2 import Fa2
 from ringcp.kernels.fa4 import Fa4
 from ringcp.kernels.ffpa import Ffpa
+from ringcp.kernels.flex import Flex
 from ringcp.kernels.torch_cpu import TorchCpu
 from ringcp.merge import Merged, Total
 from ringcp.work import Work
@@ -19,10 +21,12 @@ class Kernel(Protocol):
     """Attention of L local queries over the K keys of one hop.
 
     q `[B, Hq, L, D]`, k `[B, Hkv, K, D]`, v `[B, Hkv, K, Dv]`; scale is a float. Results go into accumulators, which
-    stand tokens first, so that a hop costs only the rows it touches.
+    stand tokens first, so that a hop costs only the rows it touches. `pays_from` tokens of a row on it is worth its
+    compilation; shorter rows take it only by name.
     """
 
     name: str
+    pays_from: int
 
     def refuses(self, demand: Demand) -> str | None:
         """A reason that depends on configuration alone, or None."""
@@ -42,20 +46,37 @@ class Kernel(Protocol):
         ...
 
 
-TABLE: tuple[Kernel, ...] = (Fa4(), Ffpa(), Fa2(), TorchCpu(), Eager())
+TABLE: tuple[Kernel, ...] = (Fa4(), Ffpa(), Cudnn(), Fa2(), TorchCpu(), Flex(), Eager())
 
 
 def select(demand: Demand, name: str | None = None) -> Kernel:
     """The first kernel of the table that takes this configuration, or the one named. Raises ValueError."""
-    asked = [kernel for kernel in TABLE if name in (None, kernel.name)]
-    if not asked:
-        raise ValueError(f"unknown kernel {name!r}: known are {', '.join(kernel.name for kernel in TABLE)}")
-    for kernel in asked:
-        if kernel.refuses(demand) is None:
+    if name is not None:
+        reason = named(name).refuses(demand)
+        if reason:
+            raise ValueError(f"kernel {name} {reason}")
+        return named(name)
+    for kernel in TABLE:
+        if unfit(kernel, demand) is None:
             return kernel
-    raise ValueError("; ".join(f"kernel {kernel.name} {kernel.refuses(demand)}" for kernel in asked))
+    raise ValueError("; ".join(f"kernel {kernel} {reason}" for kernel, reason in why(demand).items()))
+
+
+def named(name: str) -> Kernel:
+    """A kernel of the table. Raises ValueError."""
+    for kernel in TABLE:
+        if kernel.name == name:
+            return kernel
+    raise ValueError(f"unknown kernel {name!r}: known are {', '.join(kernel.name for kernel in TABLE)}")
 
 
 def why(demand: Demand) -> dict[str, str | None]:
-    """Every kernel of the table in order, with its reason to refuse, None for those that would run."""
-    return {kernel.name: kernel.refuses(demand) for kernel in TABLE}
+    """Every kernel of the table in order, with the reason why it is not chosen, None for those that would run."""
+    return {kernel.name: unfit(kernel, demand) for kernel in TABLE}
+
+
+def unfit(kernel: Kernel, demand: Demand) -> str | None:
+    """Why a kernel that nobody named is passed over."""
+    if demand.tokens < kernel.pays_from:
+        return f"pays from {kernel.pays_from} tokens on, not with {demand.tokens}"
+    return kernel.refuses(demand)

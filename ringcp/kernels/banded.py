@@ -18,6 +18,7 @@ class Banded(ABC):
     """A kernel made of band-shaped calls: bottom-right aligned, `call.left` and `call.right` keys past the diagonal."""
 
     name: str
+    pays_from: int = 0
 
     def partial(self, dtype: torch.dtype) -> torch.dtype:
         return dtype

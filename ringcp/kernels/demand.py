@@ -13,7 +13,8 @@ class Demand:
 
     device      "cpu" or "cuda"
     groups      key/value heads that the mask tells apart
-    window      whether the mask bounds how far a query sees back
+    rules       the mask's rules by name, of "causal", "window", "documents", "padding", "vision", "regions"
+    tokens      of the whole row
     """
 
     device: str
@@ -21,7 +22,8 @@ class Demand:
     head_dim: int
     value_dim: int
     groups: int = 1
-    window: bool = False
+    rules: frozenset[str] = frozenset()
+    tokens: int = 0
 
 
 def on_cuda(demand: Demand, least: tuple[int, int]) -> str | None:

@@ -20,7 +20,7 @@ class Fa2(Banded):
     name = "fa2"
 
     def refuses(self, demand: Demand) -> str | None:
-        if demand.window:
+        if "window" in demand.rules:
             return "gets windows over segments of unequal length wrong"
         return on_cuda(demand, least=(8, 0)) or banded(demand) or half(demand, most=256)
 

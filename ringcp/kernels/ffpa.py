@@ -19,7 +19,7 @@ class Ffpa(Banded):
     name = "ffpa"
 
     def refuses(self, demand: Demand) -> str | None:
-        if demand.window:
+        if "window" in demand.rules:
             return "knows no window"
         limits = on_cuda(demand, least=(9, 0)) or banded(demand) or half(demand, least=512, most=512)
         return limits or missing("ffpa_attn")

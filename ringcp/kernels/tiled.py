@@ -17,6 +17,7 @@ class Tiled(ABC):
     """
 
     name: str
+    pays_from: int = 0
     block: int = 512
 
     @abstractmethod
