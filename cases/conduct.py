@@ -116,8 +116,8 @@ TOPOLOGY = (
              topology=Topology(order="halves")),
     Scenario("topology/filled-up", "A1 A2 D2", Mask((CAUSAL, Window(30))), Shape(tokens=97), least_world=2,
              topology=Topology(order="padded")),
-    Scenario("topology/filled-up-with-poison", "A1 A2 B5 D2", Mask((CAUSAL, Window(30))), Shape(tokens=97),
-             least_world=2, inputs=Inputs(poison="nan"), topology=Topology(order="padded")),
+    Scenario("topology/filled-up-with-poison", "A1 A2 A4 B3 B5 D2", Mask((CAUSAL, Window(30), HOLES)),
+             Shape(tokens=97), least_world=2, inputs=Inputs(poison="nan"), topology=Topology(order="padded")),
 )
 
 LARGE = Shape(tokens=256, heads=4, kv_heads=4, head_dim=64)

@@ -40,7 +40,7 @@ def listed(marks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pairs(spans: Tensor, rows: int, columns: int, wide: int) -> Tensor:
-    """[B, G, ceil(L / rows), wide]: allowed pairs of each tile, from the first, the last and the whole tiles of spans."""
+    """[B, G, ceil(L / rows), wide]: allowed pairs of each tile, from the first, last and whole tiles of spans."""
     batch, groups, queries, _, _ = spans.shape
     start, end = spans.unbind(-1)
     filled = end > start

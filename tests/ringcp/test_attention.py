@@ -132,7 +132,7 @@ def test_two_runs_give_the_same_bits():
     ({"scale": float("nan")}, "scale is a finite number or None, got nan"),
     ({"scale": "a"}, "scale is a finite number or None, got 'a'"),
     ({"kernel": "fa2"}, "kernel fa2 runs on cuda only, not on cpu"),
-    ({"kernel": "magic"}, "unknown kernel 'magic': known are fa4, ffpa, fa2, torch-cpu, eager"),
+    ({"kernel": "magic"}, "unknown kernel 'magic': known are fa4, ffpa, cudnn, fa2, torch-cpu, flex, eager"),
 ])
 def test_bad_arguments_are_refused_with_one_line(change, line):
     given_ = {"q": torch.zeros(1, 4, 8, 8), "k": torch.zeros(1, 2, 8, 8), "v": torch.zeros(1, 2, 8, 8),
