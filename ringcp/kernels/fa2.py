@@ -12,16 +12,11 @@ _backward = torch.ops.aten._flash_attention_backward
 
 
 class Fa2(Banded):
-    """The same kernels as the flash-attn package, which torch builds into itself.
-
-    Windows over segments of unequal length came back wrong by 10 to 30 budgets on an H200, so windows go elsewhere.
-    """
+    """The same kernels as the flash-attn package, which torch builds into itself."""
 
     name = "fa2"
 
     def refuses(self, demand: Demand) -> str | None:
-        if "window" in demand.rules:
-            return "gets windows over segments of unequal length wrong"
         return on_cuda(demand, least=(8, 0)) or banded(demand) or half(demand, most=256)
 
     def dense(self, q: Tensor, k: Tensor, v: Tensor, call: Call, scale: float) -> tuple[Tensor, Tensor]:
