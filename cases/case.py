@@ -14,6 +14,7 @@ from cases.topology import Topology, parsed
 
 WORLDS = (1, 2, 3, 4)
 LAYOUTS = ("contiguous", "zigzag", "striped")
+MORE_LAYOUTS = ("balanced",)
 DTYPES = ("fp64", "fp32", "bf16")
 MORE_DTYPES = ("fp16",)
 BATCH_SEED, GROUP_SEED = 1_000_003, 10_007
@@ -100,7 +101,8 @@ class Case:
                              f"{self.topology.groups!r}")
         if self.scale is not None and not (isinstance(self.scale, int | float) and math.isfinite(self.scale)):
             raise ValueError(f"case {self.name}: scale is a finite number or None, got {self.scale!r}")
-        for what, value, known in (("layout", self.layout, LAYOUTS), ("dtype", self.dtype, DTYPES + MORE_DTYPES)):
+        for what, value, known in (("layout", self.layout, LAYOUTS + MORE_LAYOUTS),
+                                   ("dtype", self.dtype, DTYPES + MORE_DTYPES)):
             if value not in known:
                 raise ValueError(f"case {self.name}: unknown {what} {value!r}, known are {', '.join(known)}")
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from cases import captured, conduct, edges, generate, real, rules, smoke
-from cases.case import DTYPES, LAYOUTS, MORE_DTYPES, WORLDS, Case, Scenario
+from cases.case import DTYPES, LAYOUTS, MORE_DTYPES, MORE_LAYOUTS, WORLDS, Case, Scenario
 
 CAPTURED = (".jsonl", ".json")
 TIERS = {"smoke": (("smoke",), WORLDS), "default": (("default",), WORLDS), "deep": (("all",), (*WORLDS, 8))}
@@ -28,7 +28,7 @@ def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: 
     or topology takes one other dtype. With `layouts`, all of these are taken for every dtype.
     `tokens` resizes every scenario (see Scenario.resized). Raises ValueError for unknown layouts and dtypes.
     """
-    _known("layout", layouts or (), LAYOUTS)
+    _known("layout", layouts or (), LAYOUTS + MORE_LAYOUTS)
     _known("dtype", dtypes or (), DTYPES + MORE_DTYPES)
     cases = []
     for scenario in chosen:
@@ -53,7 +53,7 @@ def select(patterns: str | Iterable[str], worlds: Sequence[int] = WORLDS, layout
     Raises ValueError when a pattern chooses nothing, with the nearest names.
     """
     settings = {"worlds": worlds, "layouts": layouts, "dtypes": dtypes, "seed": seed, "tokens": tokens}
-    _known("layout", layouts or (), LAYOUTS)
+    _known("layout", layouts or (), LAYOUTS + MORE_LAYOUTS)
     _known("dtype", dtypes or (), DTYPES + MORE_DTYPES)
     every = scenarios()
     chosen: dict[tuple[str, str], Case] = {}
@@ -99,10 +99,10 @@ def _matching(pattern: str, every: tuple[Scenario, ...], settings: dict) -> list
     found = expand(whole, **settings)
     if not found:
         found = _by_id(pattern, expand(near, **settings))
-    if not found:
-        full = {**settings, "layouts": settings["layouts"] or LAYOUTS,
+    for layouts in (LAYOUTS, MORE_LAYOUTS):
+        full = {**settings, "layouts": settings["layouts"] or layouts,
                 "dtypes": settings["dtypes"] or DTYPES + MORE_DTYPES}
-        found = _by_id(pattern, expand(near, **full))
+        found = found or _by_id(pattern, expand(near, **full))
     return found
 
 

@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     add("--impl", type=names, default=("ring",), metavar="NAME", help="ring or package.module:name; commas separate")
     add("--ranks", type=counts, metavar="N", help="numbers of ranks, such as 2 or 1,2,3,4 (default 2)")
     add("--dtype", type=names, metavar="NAME", help="fp64, fp32, bf16, fp16; commas separate")
-    add("--layout", type=names, metavar="NAME", help="contiguous, zigzag, striped; commas separate")
+    add("--layout", type=names, metavar="NAME", help="contiguous, zigzag, striped, balanced; commas separate")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--tokens", type=size, metavar="SIZE", help="resizes every case, such as 8k")
     add("--iters", type=natural, default=3, metavar="N", help="timed iterations; 0 only verifies")

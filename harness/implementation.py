@@ -87,7 +87,8 @@ class Implementation:
     uneven         a rank may hold far more than its share of the tokens
     kernel         name of the kernel that runs, for the record
     kernels        names that `kernel` may be set to ("ring:fa4")
-    own_layout     name of the one layout it has; None follows the layout that a case asks for
+    own_layout     name of the one layout it has; None follows the layout that a case asks for,
+                   and refuses a name that it does not know ("balanced" stands outside of the default cases)
     """
 
     name: str = ""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ringcp.balance import balanced_layout
 from ringcp.exchange import Exchange, exchange_for
 from ringcp.kernels import Kernel, select
 from ringcp.kernels.demand import Demand
@@ -28,8 +29,9 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, layout: Layou
     """Attention of the local queries over the keys of every rank.
 
     q `[B, Hq, L, D]`, k `[B, Hkv, L, D]`, v `[B, Hkv, L, Dv]`: this rank's tokens, those that `layout` (a Layout or its
-    name) gives it. `mask` describes the whole rows and is equal on every rank. `group` is a ProcessGroup, a
-    one-dimensional DeviceMesh, an Exchange, or None for the default group. `scale` None means 1 / sqrt(D).
+    name; "balanced" is `balanced_layout` of the mask) gives it. `mask` describes the whole rows and is equal on every
+    rank. `group` is a ProcessGroup, a one-dimensional DeviceMesh, an Exchange, or None for the default group. `scale`
+    None means 1 / sqrt(D).
 
     Returns out `[B, Hq, L, Dv]` in q's dtype, and lse `[B, Hq, L]` (natural logarithm; fp64 for fp64 inputs, otherwise
     fp32) without gradient. A query without keys has out 0 and lse minus infinity. requires_grad of k and v must be the
@@ -37,7 +39,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, layout: Layou
     """
     exchange = exchange_for(group)
     if isinstance(layout, str):
-        layout = make_layout(layout, mask.tokens, exchange.size)
+        layout = _named(layout, mask, exchange.size)
     if layout.world != exchange.size:
         raise ValueError(f"layout is for {layout.world} ranks, the group has {exchange.size}")
     plan = make_plan(mask, layout, exchange.rank, str(q.device))
@@ -133,6 +135,10 @@ class _RingAttention(torch.autograd.Function):
             grads = ctx.ring.backward(dout, q, k, v, out, lse, keys_need_grad)
         wanted = zip(grads, (q, k, v), ctx.needs_input_grad)
         return *(grad.to(like.dtype) if needed else None for grad, like, needed in wanted), None
+
+
+def _named(name: str, mask: Mask, world: int) -> Layout:
+    return balanced_layout(mask, world) if name == "balanced" else make_layout(name, mask.tokens, world)
 
 
 def _blank(tensor: Tensor, dead: Tensor) -> Tensor:

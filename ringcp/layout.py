@@ -80,6 +80,8 @@ def make_layout(name: str, tokens: int, world: int) -> Layout:
     if tokens < 1 or world < 1:
         raise ValueError(f"a layout wants at least one token and one rank, not {tokens} and {world}")
     base, padded, _ = name.partition("-padded")
+    if base == "balanced":
+        raise ValueError("the layout balanced is made for a mask: balanced_layout(mask, world)")
     if base not in LAYOUTS:
         raise ValueError(f"unknown layout {name!r}: known are {', '.join(LAYOUTS)}, each also with -padded")
     made = Layout(base, tokens, tuple(LAYOUTS[base](tokens, world)))

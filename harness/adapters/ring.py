@@ -50,8 +50,12 @@ class RingSession(Session):
     def __init__(self, implementation: Ring, case: Case, group: Group):
         super().__init__(implementation, case, group)
         self.package = implementation.package
-        self.layout = ring_layout(case, group.size, self.package)
+        self.place(case)
         self.exchange = _exchange(self.package, group)
+
+    def place(self, case: Case) -> None:
+        """Holds the tokens that this case gives it; a fault that misreads a mask still holds what it was given."""
+        self.layout = ring_layout(case, self.group.size, self.package)
 
     def load(self, batch: Rows) -> Step:
         mask = ring_mask(self.case, batch, self.package)
@@ -69,7 +73,7 @@ class RingSession(Session):
 
 def ring_layout(case: Case, world: int, package: ModuleType = ringcp) -> ringcp.Layout:
     """The layout that the case asks for, its chunks handed out and ordered as the case asks."""
-    made = package.make_layout(case.layout, case.shape.tokens, world)
+    made = _named(case, world, package)
     order = case.topology.order
     if order == "ranked":
         return made
@@ -77,8 +81,15 @@ def ring_layout(case: Case, world: int, package: ModuleType = ringcp) -> ringcp.
         return made.padded()
     chunks = [made.positions[case.topology.chunk(rank, world)] for rank in range(world)]
     chunks = [chunk.flip(-1) for chunk in chunks] if order == "descending" else chunks
-    chunks = [chunk.roll(len(chunk) // 2) for chunk in chunks] if order == "halves" else chunks
+    chunks = [chunk.roll(chunk.shape[-1] // 2, -1) for chunk in chunks] if order == "halves" else chunks
     return package.Layout(f"{made.name}-{order}", made.tokens, tuple(chunks))
+
+
+def _named(case: Case, world: int, package: ModuleType) -> ringcp.Layout:
+    """The layout by name; what follows a mask follows that of the first batch."""
+    if case.layout == "balanced":
+        return package.balanced_layout(ring_mask(case, case.rows(), package), world)
+    return package.make_layout(case.layout, case.shape.tokens, world)
 
 
 def ring_mask(case: Case, batch: Rows, package: ModuleType = ringcp) -> ringcp.Mask:

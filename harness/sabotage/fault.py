@@ -8,7 +8,7 @@ from torch import Tensor
 from cases.case import Case
 from cases.rows import Rows
 from harness import implementation
-from harness.adapters.ring import Ring
+from harness.adapters.ring import Ring, RingSession
 from harness.implementation import Group, Implementation, Session, Setting, Step
 from harness.sabotage.copies import Copy
 
@@ -68,6 +68,8 @@ class FaultySession(Session):
     def __init__(self, fault: Fault, case: Case, group: Group):
         super().__init__(fault, case, group)
         self.inner = fault.host.open(fault.misread(case), group)
+        if isinstance(self.inner, RingSession):
+            self.inner.place(case)
 
     def load(self, batch: Rows) -> Step:
         step = self.implementation.loaded(self.inner, batch, self.group)

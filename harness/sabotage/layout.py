@@ -66,7 +66,7 @@ class LayoutReversed(Fault):
 
     def layout(self, case: Case, world: int) -> list[Tensor]:
         held = self.host.layout(case, world)
-        even = len({len(part) for part in held}) == 1
+        even = len({part.shape[-1] for part in held}) == 1
         return held[::-1] if even else held
 
 
@@ -80,7 +80,7 @@ class Believed(Fault):
         session = super().open(case, group)
         believed = make_layout(self.believes, case.shape.tokens, group.size)
         held = self.host.layout(case, group.size)
-        if [len(part) for part in believed.positions] == [len(part) for part in held]:
+        if [part.shape for part in believed.positions] == [part.shape for part in held]:
             session.inner.layout = replace(session.inner.layout, positions=believed.positions)
         return session
 
@@ -135,7 +135,7 @@ class LongerRanksCut(Fault):
         return out * self._kept(q, group)[:, None].to(out.dtype), lse
 
     def loaded(self, session, batch, group):
-        self.shortest = min(len(part) for part in session.layout.positions)
+        self.shortest = min(part.shape[-1] for part in session.layout.positions)
         return super().loaded(session, batch, group)
 
     def _kept(self, q: Tensor, group: Group) -> Tensor:

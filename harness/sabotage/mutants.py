@@ -15,7 +15,7 @@ ELSEWHERE = {
     "exchange": ("Distributed", "_channel_groups", "exchange_for", "Alone", "Traffic", "Mailbox"),
     "layout": ("make_layout", "shard", "unshard", "_index", "_sizes", "__post_init__", "__eq__"),
     "mask": ("__post_init__", "_check_numbers", "_check_regions", "_one_of", "_keep", "__eq__"),
-    "attention": ("_check", "total"),
+    "attention": ("_check", "_named", "total"),
     "plan": ("_to", "_move", "parts", "key_parts"),
     "work": ("calls", "spans_per_query", "simple"),
 }

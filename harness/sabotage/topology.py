@@ -26,7 +26,7 @@ class GlobalRankTakenForGroupRank(Fault):
     def open(self, case: Case, group: Group) -> FaultySession:
         session = super().open(case, group)
         held = session.inner.layout.positions
-        lengths = {len(part) for part in held}
+        lengths = {part.shape[-1] for part in held}
         if len(lengths) == 1:
             believed = tuple(held[rank % group.size] for rank in group.ranks)
             session.inner.layout = replace(session.inner.layout, positions=believed)
@@ -72,7 +72,7 @@ class ChunksTakenInRankOrder(Fault):
     def open(self, case: Case, group: Group) -> FaultySession:
         session = super().open(case, group)
         ranked = self.host.layout(replace(case, topology=type(case.topology)()), group.size)
-        if len({len(part) for part in ranked}) == 1:
+        if len({part.shape[-1] for part in ranked}) == 1:
             session.inner.layout = replace(session.inner.layout, positions=tuple(ranked))
         return session
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cases import catalogue, coverage, generate, smoke, work
-from cases.case import LAYOUTS, WORLDS, Place, Scenario
+from cases.case import DTYPES, LAYOUTS, MORE_LAYOUTS, WORLDS, Place, Scenario
 from cases.mask import Mask
 from cases.rules.regions import Regions
 from cases.rules.vision import Vision
@@ -247,6 +247,13 @@ def test_filters():
     assert [(case.world, case.dtype) for case in half] == [(2, "fp16")]
     assert [case.layout for case in catalogue.select("packed/even", (4,), ("striped",), ("bf16",))] == ["striped"]
     assert {case.seed for case in catalogue.select("packed/even", seed=11)} == {11}
+
+
+def test_the_balanced_layout_is_taken_only_when_it_is_asked_for():
+    assert not any(case.layout in MORE_LAYOUTS for case in catalogue.select("packed,real/*"))
+    asked = catalogue.select("packed/even", (3,), ("balanced",))
+    assert [case.id for case in asked] == [f"packed/even-balanced-w3-{dtype}" for dtype in DTYPES]
+    assert catalogue.select("packed/even-balanced-w2-fp16")[0].layout == "balanced"
 
 
 def test_tokens_stretch_made_cases_and_cut_measured_ones():
