@@ -22,6 +22,7 @@ class Answer:
     """Whole out, lse, dq, dk and dv on rank 0 (empty elsewhere, absent when not offered), and broken promises.
 
     number, what   which forward of the course it is, in words ("batch B after others"); nothing for a plain first one
+    of             the batch and call that it answers, in words
     requirement    the SPEC id that this answer stands for beside those of its numbers
     """
 
@@ -30,6 +31,7 @@ class Answer:
     problem: Problem | None = None
     number: int = 0
     what: str = ""
+    of: str = ""
     requirement: str | None = None
 
 
@@ -97,7 +99,8 @@ class Passage:
 
     def _run(self) -> tuple[Tensor, Tensor | None]:
         with self._during("forward"):
-            return FORWARDS[self.turn.verb](promises.answering(self.step, self.rank), *self.local.tensors()[:3])
+            step = promises.answering(self.step, self.rank, self.late)
+            return FORWARDS[self.turn.verb](step, *self.local.tensors()[:3])
 
     def _wrong(self, result: tuple[Tensor, Tensor | None]) -> list[Breach]:
         found = contract.forward_breaches(*result, self.local, self.problem.case, self.rank)
@@ -122,7 +125,7 @@ class Passage:
             return
         try:
             with torch.no_grad(), self._during("no-grad"):
-                out, _ = promises.answering(self.step, self.rank)(*self.local.tensors()[:3])
+                out, _ = promises.answering(self.step, self.rank, self.late)(*self.local.tensors()[:3])
             self.late += [kept_graph(self.rank)] if out.requires_grad else []
         except promises.Broken as broken:
             self.late.append(broken.breach)

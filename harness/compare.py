@@ -73,9 +73,9 @@ class Verdict:
 def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
     """The verdict on one answer; layout: positions `[B, L]` a rank."""
     level = "strict" if problem.case.inputs.poison == "nan" else "required"
-    if answer.breaches:
-        first = answer.breaches[0]
-        return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=answer.breaches)
+    graver = [breach for breach in answer.breaches if not breach.light]
+    if graver:
+        return breached(graver)
     found = budget.judge(answer.tensors, problem.truth, problem.twin, DTYPES[problem.case.dtype],
                          problem.mask.documents(problem.rows), problem.compared)
     deviations = [_deviation(name, found.get(name), problem, layout, level)
@@ -87,7 +87,14 @@ def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
         verdict.name = "FAIL"
         worst = verdict.worst
         verdict.reason = f"{worst.requirement}: {', '.join(failed)} off, error/budget {worst.ratio:.4g}{strict}"
-    return verdict
+        return verdict
+    return breached(answer.breaches) if answer.breaches else verdict
+
+
+def breached(breaches: list[Breach]) -> Verdict:
+    """The verdict on broken promises, named after the first."""
+    first = breaches[0]
+    return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=breaches)
 
 
 def judge(answers: list[Answer], layout: list[Tensor]) -> tuple[Verdict, Answer]:

@@ -19,7 +19,8 @@ METADATA = ("documents", "padding", "token_types", "token_regions", "selected")
 
 @dataclass(frozen=True)
 class Breach:
-    """A broken promise: the SPEC id it breaks, what was promised and what came, and the rank where it showed."""
+    """A broken promise: the SPEC id it breaks, what was promised and what came, and the rank where it showed. A light
+    one is named only where nothing else is wrong."""
 
     requirement: str
     headline: str
@@ -27,6 +28,7 @@ class Breach:
     actual: str
     rank: int | None = None
     level: str = "required"
+    light: bool = False
 
 
 def positions_of(layout: list[Tensor], batch: int) -> list[Tensor]:

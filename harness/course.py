@@ -161,6 +161,7 @@ def _same(one: Tensor, other: Tensor) -> bool:
 def _answer(passage: Passage) -> Answer:
     """The gathered answer, with what makes it more than a plain first step."""
     answer, turn = passage.answer(), passage.turn
+    answer.of = f"batch {turn.batch}, step {turn.number + 1}"
     if turn.verb in RECOMPUTES:
         answer.what, answer.requirement = f"batch {turn.batch}, {turn.verb}", "D4"
     elif turn.number or len(turn.course.batches) > 1:

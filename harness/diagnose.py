@@ -26,14 +26,15 @@ INFINITE = -1e3
 
 
 def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Tensor],
-             about: About) -> dict[str, Any] | None:
-    """`diagnosis` of the record, None when nothing failed."""
+             about: About, others: dict[str, Problem] | None = None) -> dict[str, Any] | None:
+    """`diagnosis` of the record, None when nothing failed; others: what else was asked in the same course, by name."""
     if verdict.name != "FAIL":
         return None
     if verdict.breaches:
         return about.breach(verdict) | silent(verdict, answer, problem, layout)
     worst, failed = verdict.worst, [deviation for deviation in verdict.deviations if deviation.failed]
-    evidence = evidence_of(answer, problem, layout, tuple(deviation.tensor for deviation in failed))
+    names = tuple(deviation.tensor for deviation in failed)
+    evidence = replace(evidence_of(answer, problem, layout, names), others=others or {})
     extent = Extent([deviation.off for deviation in failed], evidence.owner, problem.rows)
     headline, broken = first_line(worst, evidence, extent)
     first = first_wrong(worst, evidence)

@@ -135,7 +135,7 @@ class Bench:
             if verdict == "ERROR" and subject.crashes:
                 verdict = self.verdict(ask, subject.spec, patience=3)
             found.verdicts[ask.name] = verdict
-            if verdict == "FAIL" or verdict == "ERROR" and subject.crashes:
+            if verdict in deadly(subject):
                 found.killer = ask
                 self.kills[ask.name] += 1
                 break
@@ -175,10 +175,14 @@ class Bench:
         self._pools.close()
 
 
+def deadly(subject: Subject) -> tuple[str, ...]:
+    """Verdicts that kill it."""
+    return ("FAIL", "ERROR") if subject.crashes else ("FAIL",)
+
+
 def cover(found: Iterable[Found]) -> list[str]:
     """Few asks that kill all that were killed, chosen greedily by how many of the rest each kills."""
-    deadly = {False: ("FAIL",), True: ("FAIL", "ERROR")}
-    killers = {one.subject: {name for name, verdict in one.verdicts.items() if verdict in deadly[one.subject.crashes]}
+    killers = {one.subject: {name for name, verdict in one.verdicts.items() if verdict in deadly(one.subject)}
                for one in found if one.killer}
     chosen = []
     while killers:

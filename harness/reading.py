@@ -44,16 +44,18 @@ class _States:
         actual, expected = matrix.actual, matrix.expected
         size = max(float(expected.abs().max()), 1e-30)
         unit = torch.finfo(DTYPES[problem.case.dtype]).eps
+        self.nan = actual.isnan()
         seen = ~(actual.abs() <= 1e-7 * size)
         judged = torch.ones_like(seen)
         if problem.compared is not None and matrix.tensor in ("out", "dq"):
             judged = problem.compared[..., None].expand_as(seen)
-        self.extra = seen & ~self.allowed & judged
-        self.missing = ~seen & (expected.abs() > 1e-3 * size) & judged
+        self.extra = seen & ~self.allowed & judged & ~self.nan
+        absent = actual == 0 if matrix.tensor in ("out", "dv") else ~seen
+        self.missing = absent & (expected.abs() > 1e-3 * size) & judged
         cancelled = size if matrix.tensor in ("dq", "dk") else 1e-2 * size
         off = ~((actual - expected).abs() <= 1e-9 * size + 16 * unit * (expected.abs() + cancelled))
         whole = ~(self.extra | self.missing).any(-1, keepdim=True)
-        self.weight = off & self.allowed & judged & whole
+        self.weight = (off & self.allowed & whole | self.nan) & judged
         self.actual, self.expected = actual, expected
 
     @property
@@ -70,7 +72,7 @@ class _States:
 
     def first(self) -> tuple[int, int, int, int]:
         """Batch row, head, the first query with a wrong pair and its nearest such key."""
-        wrong = getattr(self, self.kind)
+        wrong = self.nan if self.kind == "weight" and bool(self.nan.any()) else getattr(self, self.kind)
         batch, head, query, _ = wrong.nonzero()[0].tolist()
         keys = wrong[batch, head, query].nonzero()[:, 0]
         return batch, head, query, int(keys[(keys - query).abs().argmin()])
@@ -87,6 +89,9 @@ def sentence(states: _States, at: tuple[int, int, int, int], problem: Problem, o
         return f"{one} {verb} {other}: {_reason(problem, owner, at)}{many}{_pattern(states.extra, owner)}"
     if states.kind == "missing":
         return f"{one} never {verb} {other}, which it may{many}{_pattern(states.missing, owner)}"
+    if bool(states.nan.any()):
+        rows = int(states.nan.any(-1).sum())
+        return f"{OFF[states.tensor]} are NaN for {rows} of queries and heads, first those of {one}"
     actual, true = float(states.actual[at]), float(states.expected[at])
     off = f"{actual / true:.4g} times the truth" if true else f"{actual:.4g}, not 0"
     return (f"every pair is there and none too many, but {OFF[states.tensor]} are off: that of {one} and {other} is "

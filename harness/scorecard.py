@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any, TextIO
 
-from harness.kills import Ask, Found, cover
+from harness.kills import Ask, Found, cover, deadly
 from harness.sabotage import equivalents
 from harness.sabotage.words import names
 from harness.scoring import Settings
@@ -124,9 +124,9 @@ def excused(one: Found) -> str | None:
 
 
 def share(one: Found) -> float:
-    """Failures among the verdicts."""
+    """Verdicts that kill among all."""
     verdicts = list(one.verdicts.values())
-    return verdicts.count("FAIL") / max(1, len(verdicts))
+    return sum(verdict in deadly(one.subject) for verdict in verdicts) / max(1, len(verdicts))
 
 
 def by_class(found: Iterable[Found]) -> dict[str, list[Found]]:

@@ -14,6 +14,8 @@ LONGEST = 160
 WIDEST, MOST = 400, 60
 PLACE = "in the implementation's "
 FOREIGN = ("/torch/", "/lib/python", "<frozen")
+SUITE = str(Path(__file__).parent)
+JUDGED = tuple(str(Path(SUITE, part)) for part in ("adapters", "sabotage"))
 
 
 def offer(path: str) -> None:
@@ -36,7 +38,8 @@ def collect(processes: dict[int, tuple[int, str]], wait: float = 0.5) -> dict[in
         time.sleep(0.01)
     time.sleep(0.02)
     found = {rank: _main_thread(Path(path).read_text()) for rank, (_, path) in processes.items()}
-    return {rank: ("(the process was stopped)\n" if rank in stopped else "") + stack for rank, stack in found.items()}
+    return {rank: ("(the process was stopped)\n" if rank in stopped else "") + below(stack)
+            for rank, stack in found.items()}
 
 
 def of_thread(ident: int) -> str:
@@ -81,12 +84,28 @@ def said(error: BaseException) -> str:
 
 
 def told(error: BaseException) -> str:
-    """The traceback, its lines and their number cut to what can be read."""
-    lines = "".join(traceback.format_exception(error)).splitlines()
+    """The traceback from the first frame that is not the suite's own, cut to what can be read."""
+    trace = error.__traceback__
+    while trace and _suite(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    lines = "".join(traceback.format_exception(type(error), error, trace or error.__traceback__)).splitlines()
     lines = [line if len(line) <= WIDEST else line[:WIDEST] + "..." for line in lines]
     if len(lines) <= MOST:
         return "\n".join(lines)
     return "\n".join([*lines[:MOST // 2], f"({len(lines) - MOST} lines left out)", *lines[-(MOST // 2):]])
+
+
+def below(stack: str) -> str:
+    """A stack, innermost frame first, up to the outermost frame that is not the suite's own; all of it without one."""
+    lines = stack.splitlines(keepends=True)
+    own = [number for number, line in enumerate(lines) if (frame := FRAME.match(line.rstrip("\n")))
+           and not _suite(frame["file"]) and not any(part in frame["file"] for part in FOREIGN)]
+    return "".join(lines[:own[-1] + 1]) if own else stack
+
+
+def _suite(file: str) -> bool:
+    """Whether a file is the suite's own and no implementation."""
+    return file.startswith(SUITE) and not file.startswith(JUDGED)
 
 
 def _stack(frames: list[traceback.FrameSummary]) -> str:

@@ -11,7 +11,7 @@ from cases.case import Case
 from harness import audit, clock, contract, entries, promises
 from harness.attempt import Answer, attempt
 from harness.clock import Timing
-from harness.compare import Verdict, judge
+from harness.compare import Verdict, breached, judge
 from harness.contract import Breach
 from harness.course import follow
 from harness.diagnose import diagnose
@@ -54,7 +54,8 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
         measured |= {"bytes_sent": moved.sent, "messages": moved.messages}
     answers[0].breaches += audit.breaches(case, problem.mask, layout, moved)
     verdict, decides = judge(answers + again, layout)
-    diagnosis = diagnose(verdict, decides, decides.problem, layout, about) if diagnosed else None
+    others = {other.of: other.problem for other in answers if other.of and other.of != decides.of}
+    diagnosis = diagnose(verdict, decides, decides.problem, layout, about, others) if diagnosed else None
     diagnosis = about.amid(decides, diagnosis)
     return about.entry(verdict, started, ranks, layout, problem, measured, diagnosis, moved)
 
@@ -75,7 +76,7 @@ def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[lis
     """Refusal and layout, which must be the same on every rank (SPEC D6, D7); a Verdict ends the trial here."""
     said, broken = promises.kept(ranks, lambda: _said(case, implementation, ranks))
     if broken:
-        return [], failed(broken)
+        return [], breached(broken)
     refusal, layout = said
     told = ranks.all_gather((refusal, contract.layout_digest(layout)))
     refusals, digests = zip(*told, strict=True)
@@ -91,19 +92,14 @@ def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[lis
     else:
         breach = contract.layout_breach(layout, case, ranks.group.size, implementation)
     if breach:
-        return layout, failed([breach])
+        return layout, breached([breach])
     return contract.positions_of(layout, case.shape.batch), None
 
 
 def opened(implementation: Implementation, case: Case, ranks: Ranks) -> tuple[Session | None, Verdict | None]:
     """The session of this rank, or the Verdict that ends the trial."""
     session, broken = promises.kept(ranks, lambda: promises.session(implementation, case, ranks.group))
-    return session, failed(broken) if broken else None
-
-
-def failed(breaches: list[Breach]) -> Verdict:
-    first = breaches[0]
-    return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=breaches)
+    return session, breached(broken) if broken else None
 
 
 def _said(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[str | None, list[Tensor]]:

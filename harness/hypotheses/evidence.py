@@ -1,7 +1,7 @@
 """What a hypothesis may look at and what it says: tensors alone, and dense attention pair by pair to predict with."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -35,7 +35,8 @@ class Guess:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Problem, answer, who holds which token `[B, S]`, and the tensors that failed.
+    """Problem, answer, who holds which token `[B, S]`, the tensors that failed, and by name what else was asked in the
+    same course.
 
     Pairs are bool `[B, Hq, S, S]`, queries before keys; everything is fp64.
     """
@@ -45,6 +46,7 @@ class Evidence:
     owner: Tensor
     world: int
     failed: tuple[str, ...]
+    others: dict[str, Problem] = field(default_factory=dict)
 
     @property
     def forward_failed(self) -> bool:

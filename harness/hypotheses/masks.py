@@ -58,13 +58,26 @@ def window_misread(evidence: Evidence) -> Iterator[Guess]:
                 yield from evidence.over(f"the window is {words} as wide", "A2", evidence.pairs(other))
 
 
+def pinned_variant(evidence: Evidence) -> Iterator[Guess]:
+    """A variant that the case asks for by name and that is neither followed nor refused."""
+    for rule in evidence.problem.mask.rules:
+        if rule.variant is not None:
+            mask = _instead(evidence, rule, replace(rule, variant=None))
+            yield from evidence.over(f"{rule.name}.{rule.variant} is asked, and answered is the plain {rule.name}", "D7",
+                                     evidence.pairs(mask))
+
+
 def other_variant(evidence: Evidence) -> Iterator[Guess]:
     for rule in evidence.problem.mask.rules:
-        for variant in (None, *rule.variants):
+        for variant in rule.variants:
             if variant != rule.variant:
-                words = f"the rule {rule.name} is read as {variant or 'SPEC has it'}"
+                words = f"{rule.name}.{variant} is answered, and asked is {_full(rule)}"
                 mask = _instead(evidence, rule, replace(rule, variant=variant))
                 yield from evidence.over(words, rule.requirement, evidence.pairs(mask))
+
+
+def _full(rule: Rule) -> str:
+    return f"{rule.name}.{rule.variant}" if rule.variant else f"the plain {rule.name}"
 
 
 def causal_misread(evidence: Evidence) -> Iterator[Guess]:
@@ -214,7 +227,7 @@ def row_mixed(evidence: Evidence) -> Iterator[Guess]:
                                  evidence.allowed[:1].expand_as(evidence.allowed))
 
 
-HYPOTHESES = (rule_ignored, window_shifted, other_variant, documents_without_padding, padding_misread,
+HYPOTHESES = (rule_ignored, pinned_variant, window_shifted, other_variant, documents_without_padding, padding_misread,
               documents_misread, causal_misread, window_misread, vision_misread, regions_misread, row_mixed,
               refilled)
 

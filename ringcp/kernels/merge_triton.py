@@ -42,7 +42,6 @@ def _merge(out, lse, part, part_lse, index, first, count, width, out_token, out_
     old_weight, new_weight = tl.exp(old - anchor), tl.exp(new - anchor)
     both = old_weight + new_weight
     share = tl.where(both > 0, 1.0 / both, 0.0)
-    tl.store(lse + head * lse_head + row * lse_token, tl.where(both > 0, anchor + tl.log(both), most), mask=live)
     d = tl.arange(0, WIDTH)
     inside = live[:, None] & (d < width)[None, :]
     target = out + row[:, None] * out_token + head * out_head + d[None, :]
@@ -51,3 +50,6 @@ def _merge(out, lse, part, part_lse, index, first, count, width, out_token, out_
     added = tl.load(source, mask=inside, other=0.0).to(old.dtype)
     mixed = before * (old_weight * share)[:, None] + added * (new_weight * share)[:, None]
     tl.store(target, mixed.to(out.dtype.element_ty), mask=inside)
+    # Several warps hold the same rows of lse, and each reads them for itself: none may find what another wrote.
+    tl.debug_barrier()
+    tl.store(lse + head * lse_head + row * lse_token, tl.where(both > 0, anchor + tl.log(both), most), mask=live)

@@ -20,7 +20,7 @@ from harness.trial import UNTIMED
 from tests.harness.samples import causal
 
 FIVE = tuple(f"ring-flash-attn:{name}" for name in ("ring", "zigzag", "zigzag-varlen", "stripe", "llama3"))
-TORCH = ("torch-cp:flash", "torch-cp:cudnn", "torch-cp:efficient")
+TORCH = ("torch-cp:flash", "torch-cp:cudnn")
 PACKED = Mask((Causal(), Documents.packed([16, 48])))
 INSTEAD = rings.missing() or (flash.installed() and "flash_attn is installed, so nothing stands in for it on cpu")
 needs_package = pytest.mark.skipif(bool(INSTEAD), reason=INSTEAD or "")

@@ -25,13 +25,14 @@ MASKS = {
 SIZES = (64, torch.bfloat16), (128, torch.bfloat16), (128, torch.float16), (256, torch.bfloat16), (512, torch.bfloat16)
 
 
+@pytest.mark.parametrize("width", [24, 64, 80, 128, 256, 512])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("place", [slice(3, 40), slice(None), torch.tensor([5, 0, 31, 63])], ids=str)
-def test_the_fused_merge_agrees_with_plain_operations(dtype, place):
+@pytest.mark.parametrize("place", [slice(3, 1040), slice(None), torch.randperm(2048)[:999]], ids=["part", "all", "some"])
+def test_the_fused_merge_agrees_with_plain_operations(dtype, place, width):
     wide = torch.promote_types(dtype, torch.float32)
-    count = len(range(64)[place]) if isinstance(place, slice) else len(place)
-    out, part = (torch.randn(n, 3, 80, dtype=dtype) for n in (64, count))
-    lse, part_lse = (torch.randn(3, n, dtype=wide) * 3 for n in (64, count))
+    count = len(range(2048)[place]) if isinstance(place, slice) else len(place)
+    out, part = (torch.randn(n, 3, width, dtype=dtype) for n in (2048, count))
+    lse, part_lse = (torch.randn(3, n, dtype=wide) * 3 for n in (2048, count))
     lse[:, ::4], part_lse[0, ::2] = -torch.inf, -torch.inf
     out[::4] = 0
     wanted, found = [out.clone(), lse.clone()], [out.cuda(), lse.cuda()]
