@@ -5,8 +5,10 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from cases.case import Case
@@ -68,7 +70,7 @@ class Run:
         self.runner = self._runner(cases)
         self.investigation = Investigation(self.runner, settings)
         self.asked = [(case, spec) for case in cases for spec in settings.implementations]
-        self.now: tuple[Case, str, str] | None = None
+        self.now: tuple[Case, str] | None = None
         self.writer, self.about = None, {}
         kept = self._led(self._opened)
         self.records, self.done, self.notes = list(kept.records), kept.done, kept.notes
@@ -94,8 +96,7 @@ class Run:
 
     def _trials(self) -> int:
         try:
-            for case, spec in self.todo:
-                found = self._trial(case, spec)
+            for found in self._found():
                 if self.settings.fail_fast and self.runner.share(found and found["verdict"] in ("FAIL", "ERROR")):
                     break
             return self._tail()
@@ -103,15 +104,24 @@ class Run:
             print(f"ringcheck: {error}; the {len(self.records)} trials before are kept", file=sys.stderr)
             return ERROR
 
-    def _trial(self, case: Case, spec: str) -> dict[str, Any] | None:
-        kind = trials.kind_of(case, self.settings.truth)
-        self.now = case, spec, kind
-        found = self.runner.run(case, spec, self.settings.timing, self.settings.timeout, kind)
-        try:
-            self.investigation.look(found, case, spec)
-        finally:
-            self._keep(found)
-        return found
+    def _found(self) -> Iterator[dict[str, Any] | None]:
+        """The records as they come; those of a case together."""
+        for case, asked in groupby(self.todo, itemgetter(0)):
+            yield from self._asked(case, [spec for _, spec in asked])
+
+    def _asked(self, case: Case, specs: list[str]) -> Iterator[dict[str, Any] | None]:
+        """A trial of each implementation, in turns where there are times to compare."""
+        kind, timing = trials.kind_of(case, self.settings.truth), trials.timing_of(case, self.settings.timing)
+        self.now, limit, together = (case, kind), self.settings.timeout, None
+        if trials.alternates(kind, case, timing, specs):
+            together = self.runner.take_turns(case, specs, timing, limit, kind)
+        for number, spec in enumerate(specs):
+            found = together[number] if together else self.runner.run(case, spec, timing, limit, kind)
+            try:
+                self.investigation.look(found, case, spec)
+            finally:
+                self._keep(found)
+            yield found
 
     def _runner(self, cases: list[Case]) -> Runner:
         if under_torchrun():
@@ -176,9 +186,9 @@ class Run:
 
     def _keep(self, found: dict[str, Any] | None) -> None:
         if found is not None:
-            case, spec, kind = self.now
+            case, kind = self.now
             found["truth"] = kind
-            repeat.settle(found, case, spec, self.settings)
+            repeat.settle(found, case, found["implementation"]["spec"], self.settings)
             self.writer.trial(found)
             self.records.append(found)
             self.new += 1
