@@ -15,6 +15,7 @@ from cases.case import Case
 from harness import arguments, listing, repeat, resume, trials
 from harness.arguments import Settings
 from harness.choice import chosen, under_torchrun
+from harness.columns import columns_of
 from harness.environment import environment
 from harness.implementation import load
 from harness.investigate import Investigation
@@ -77,7 +78,8 @@ class Run:
         self.todo = [(case, spec) for case, spec in self.asked if (case.digest, spec) not in kept.done]
         self.new = 0
         specs = [found["implementation"].get("spec") or "?" for found in self.records]
-        self.table = Table(sys.stdout, len(self.todo), [*settings.implementations, *specs])
+        columns = columns_of({case.group for case, _ in self.todo})
+        self.table = Table(sys.stdout, len(self.todo), [*settings.implementations, *specs], columns)
 
     def code(self) -> int:
         """Runs everything; what was recorded before an interruption is kept."""
