@@ -70,7 +70,7 @@ def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing:
 
 def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing, spec: str | None = None,
           seed: Callable[[], int] | None = None) -> Turns[dict[str, Any] | None]:
-    """As `trial.turns`."""
+    """As `trial.turns`. Where a step is timed beside its bound, one probe before and one behind are enough."""
     started = time.perf_counter()
     about = About(case, implementation, spec or implementation.name, ranks.device.type, "probes")
     layout, verdict = agree(case, implementation, ranks)
@@ -85,7 +85,7 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
     judgement = Judgement(session, implementation, case, layout, ranks)
     judgement.ask(chosen[:1])
     moved, measured = audit.traffic(session, ranks), None
-    judgement.ask(chosen[1:-1] if timing.iters and len(chosen) < needed else chosen[1:])
+    judgement.ask([] if timing.bound else chosen[1:])
     if timing.iters and judgement.passed:
         measured, step, used = yield from clock.measure(session, judgement.posed, layout, ranks, timing)
         judgement.ask([(seed() if seed else fresh_seed(ranks)) % needed], step, used)

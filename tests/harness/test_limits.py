@@ -128,7 +128,7 @@ def test_columns_of_a_mixed_run_are_the_plain_ones():
 
 def test_a_long_bench_case_is_timed_and_held_to_probes_in_one_record(tmp_path, capsys):
     path = tmp_path / "r.jsonl"
-    command = ["--cases", "bench/images-32k", "--tokens", "256", "--in-process", "--iters", "1", "--truth", "probes"]
+    command = ["--cases", "bench/images-32k", "--tokens", "64", "--in-process", "--iters", "1", "--truth", "probes"]
     assert run.main([*command, "--ranks", "2", "--json", str(path)]) == 0
     (found,) = record.read(path).trials
     assert found["truth"] == "probes" and found["probes"]["rounds"] >= 2 and found["measurement"]["bound_step_s"]
