@@ -72,6 +72,7 @@ class Run:
         self.investigation = Investigation(self.runner, settings)
         self.asked = [(case, spec) for case in cases for spec in settings.implementations]
         self.now: tuple[Case, str] | None = None
+        self.lost: set[str] = set()
         self.writer, self.about = None, {}
         kept = self._led(self._opened)
         self.records, self.done, self.notes = list(kept.records), kept.done, kept.notes
@@ -112,13 +113,17 @@ class Run:
             yield from self._asked(case, [spec for _, spec in asked])
 
     def _asked(self, case: Case, specs: list[str]) -> Iterator[dict[str, Any] | None]:
-        """A trial of each implementation, in turns where there are times to compare."""
+        """A trial of each implementation, in turns where there are times to compare; one that lost a rank before is
+        asked alone, so that it costs the others no more."""
         kind, timing = trials.kind_of(case, self.settings.truth), trials.timing_of(case, self.settings.timing)
-        self.now, limit, together = (case, kind), self.settings.timeout, None
-        if trials.alternates(kind, case, timing, specs):
-            together = self.runner.take_turns(case, specs, timing, limit, kind)
-        for number, spec in enumerate(specs):
-            found = together[number] if together else self.runner.run(case, spec, timing, limit, kind)
+        self.now, limit, together = (case, kind), self.settings.timeout, {}
+        able = [spec for spec in specs if spec not in self.lost]
+        if trials.alternates(kind, case, timing, able):
+            together = dict(zip(able, self.runner.take_turns(case, able, timing, limit, kind) or ()))
+        for spec in specs:
+            found = together[spec] if spec in together else self.runner.run(case, spec, timing, limit, kind)
+            if found and found["verdict"] == "ERROR":
+                self.lost.add(spec)
             try:
                 self.investigation.look(found, case, spec)
             finally:

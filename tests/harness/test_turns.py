@@ -103,14 +103,15 @@ def test_only_several_timed_implementations_alternate():
     assert not trials.alternates("relations", case, TIMED, specs)
 
 
-def test_a_rank_lost_in_turns_is_replaced_and_each_is_asked_alone(tmp_path):
-    path = tmp_path / "r.jsonl"
-    code = run.main(["--cases", "packed/even-zigzag-w2-fp64", "--ranks", "2", "--iters", "2", "--json", str(path),
-                     "--impl", "ring,tests.harness.losses:Raising", "--timeout", "20"])
-    kept, lost = record.read(path).trials
-    assert code == 3 and (kept["verdict"], lost["verdict"]) == ("PASS", "ERROR")
-    assert len(kept["measurement"]["step_s"]) == 2 and "beside" not in kept["measurement"]
-    assert "no kernel for this shape" in lost["reason"]
+def test_a_rank_lost_in_turns_is_replaced_and_who_lost_it_takes_no_more(tmp_path):
+    path, broken = tmp_path / "r.jsonl", "tests.harness.losses:Raising"
+    code = run.main(["--cases", "packed/even-zigzag-w2-fp64,packed/even-zigzag-w2-fp32", "--ranks", "2", "--iters", "2",
+                     "--json", str(path), "--impl", f"ring,{broken},dense", "--timeout", "20"])
+    found = record.read(path).trials
+    assert code == 3 and [one["verdict"] for one in found] == ["PASS", "ERROR", "PASS"] * 2
+    assert "no kernel for this shape" in found[1]["reason"]
+    beside = [one["measurement"].get("beside") for one in found if one["measurement"]]
+    assert beside == [None, None, ["dense"], ["ring"]]
 
 
 def test_traffic_of_one_is_not_counted_for_the_other(pool: Pool):
