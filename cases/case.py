@@ -183,9 +183,11 @@ class Scenario:
 
     course    what is done with it, beyond one load, one forward and one backward
     topology  groups inside a larger world, chunks in another order
-    tier      "default", "asked" (only when a pattern names it or its group), "named" (only by its own name)
+    tier      "default", "asked" (only when a pattern names it or its group), "apart" (the same, and not with "all"),
+              "named" (only by its own name)
     measured  its lengths come from the world outside: they may be cut to fewer tokens, never stretched
     least_world  fewer ranks than this have no shard edge for it to stand on
+    layouts, dtypes  what it is asked in when nobody chooses; nothing leaves that to the catalogue
     """
 
     name: str
@@ -200,6 +202,8 @@ class Scenario:
     measured: bool = False
     course: Course = Course()
     topology: Topology = Topology()
+    layouts: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from cases import captured, conduct, edges, generate, real, rules, smoke
+from cases import bench, captured, conduct, edges, generate, real, rules, smoke
 from cases.case import DTYPES, LAYOUTS, MORE_DTYPES, MORE_LAYOUTS, WORLDS, Case, Scenario
 
 CAPTURED = (".jsonl", ".json")
@@ -14,9 +14,9 @@ RANDOM = 100
 
 
 def scenarios() -> tuple[Scenario, ...]:
-    """Every scenario of every tier, in catalogue order: the rules by name, edges, conduct, real input."""
+    """Every scenario of every tier, in catalogue order: the rules by name, edges, conduct, real input, bench."""
     found = [scenario for module in rules.discover() for scenario in getattr(module, "CASES", ())]
-    return (*found, *edges.CASES, *conduct.CASES, *real.CASES)
+    return (*found, *edges.CASES, *conduct.CASES, *real.CASES, *bench.CASES)
 
 
 def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: Sequence[str] | None = None,
@@ -25,7 +25,8 @@ def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: 
 
     Without `layouts`, fp64 takes all of them (one, on a single rank or when the scenario is not of the default tier or
     has a course or topology of its own) and each other dtype takes one, which rotates with scenario and world; a course
-    or topology takes one other dtype. With `layouts`, all of these are taken for every dtype.
+    or topology takes one other dtype. A scenario may have a choice of its own. With `layouts`, all of these are taken
+    for every dtype.
     `tokens` resizes every scenario (see Scenario.resized). Raises ValueError for unknown layouts and dtypes.
     """
     _known("layout", layouts or (), LAYOUTS + MORE_LAYOUTS)
@@ -47,8 +48,8 @@ def select(patterns: str | Iterable[str], worlds: Sequence[int] = WORLDS, layout
 
     A pattern is a group ("packed"), a scenario ("packed/straddle"), a case id ("packed/straddle-zigzag-w3-bf16"),
     any of them with wildcards ("vision/*-bf16"), "smoke" (cases/smoke.py), "default", "all" (but for scenarios of the
-    tier "named"), a captured file (FILE.jsonl), "random" (`count` random cases of at most `tokens`) or a case printed
-    by `generate.replay`.
+    tiers "apart" and "named"), a captured file (FILE.jsonl), "random" (`count` random cases of at most `tokens`) or a
+    case printed by `generate.replay`.
     Patterns separate by commas. An id that the expansion leaves out is found all the same.
     Raises ValueError when a pattern chooses nothing, with the nearest names.
     """
@@ -120,12 +121,16 @@ def _by_id(pattern: str, cases: list[Case]) -> list[Case]:
 
 def _may_match(pattern: str, scenario: Scenario) -> bool:
     """Whether the pattern can choose cases of the scenario, its tier allowing."""
-    own = pattern == scenario.name or pattern.startswith(scenario.name + "-")
-    return own or scenario.tier != "named" and (pattern == scenario.group or any(mark in pattern for mark in "*?["))
+    if pattern == scenario.name or pattern.startswith(scenario.name + "-"):
+        return True
+    group, wild = pattern.startswith(scenario.group), any(mark in pattern for mark in "*?[")
+    return {"named": False, "apart": group}.get(scenario.tier, group or wild)
 
 
 def _dtypes(scenario: Scenario, world: int) -> tuple[str, ...]:
     """All of them where numbers are at stake, fp64 and one other where only the order of things is."""
+    if scenario.dtypes:
+        return scenario.dtypes
     if scenario.plain or scenario.course.memory:
         return DTYPES
     others = DTYPES[1:]
@@ -134,6 +139,8 @@ def _dtypes(scenario: Scenario, world: int) -> tuple[str, ...]:
 
 def _layouts(scenario: Scenario, world: int, dtype: str) -> tuple[str, ...]:
     """On one rank all layouts are the same row: one of them is enough."""
+    if scenario.layouts:
+        return scenario.layouts if world > 1 else scenario.layouts[:1]
     if world > 1 and dtype == "fp64" and scenario.tier == "default" and scenario.plain:
         return LAYOUTS
     turn = zlib.crc32(scenario.name.encode()) + world + (*DTYPES, *MORE_DTYPES).index(dtype)
@@ -153,5 +160,5 @@ def _nothing(pattern: str, every: tuple[Scenario, ...], settings: dict) -> str:
         found = ", ".join(map(str, sorted({case.world for case in elsewhere})))
         return f"no case matches {pattern!r} at world {', '.join(map(str, settings['worlds']))}, only at {found}"
     near = get_close_matches(pattern.split("-w")[0], names, n=3, cutoff=0.4)
-    hint = f"nearest are {', '.join(near)}" if near else f"groups are {', '.join(sorted({n.group for n in every}))}"
+    hint = f"nearest are {', '.join(near)}; --list shows all" if near else f"groups are {', '.join(sorted({n.group for n in every}))}"
     return f"no case matches {pattern!r}: {hint}"

@@ -53,6 +53,12 @@ class Traffic:
         """`traffic` of the record."""
         return {"bytes_sent": self.sent, "bytes_received": self.received, "messages": self.messages}
 
+    def completed(self, measured: dict[str, Any] | None) -> dict[str, Any] | None:
+        """`measurement` with the bytes and messages of the traces where the session counts none itself."""
+        if measured and measured["bytes_sent"] is None:
+            return measured | {"bytes_sent": self.sent, "messages": self.messages}
+        return measured
+
 
 def traffic(session: Session, ranks: Ranks) -> Traffic:
     """What was moved so far; every rank takes part."""

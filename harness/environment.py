@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ def environment(device: str, backend: str, threads: int) -> dict[str, Any]:
         "platform": platform.platform(), "processor": _processor(), "cores": os.cpu_count(), "threads": threads,
         "backend": backend, "device": device, "devices": devices(device), "host": platform.node(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
-        "commit": commit(),
+        "commit": commit(), "matmul_tflops": matmul_tflops() if device == "cuda" else None,
     }
 
 
@@ -50,6 +51,22 @@ def commit() -> str | None:
                               capture_output=True, check=True, timeout=10).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
+
+
+def matmul_tflops(size: int = 8192, rounds: int = 20) -> float:
+    """The day's bf16 matrix product on the first GPU, random numbers: what its clocks give to whatever else runs."""
+    a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    for _ in range(3):
+        a @ b
+    torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(rounds):
+        a @ b
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - started
+    del a, b
+    torch.cuda.empty_cache()
+    return rounds * 2 * size ** 3 / seconds / 1e12
 
 
 def _processor() -> str:

@@ -1,6 +1,7 @@
 """The contract between the suite and an implementation of context-parallel attention."""
 
 import importlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from inspect import isbuiltin
@@ -73,6 +74,17 @@ class Session:
 
     def scope(self) -> AbstractContextManager:
         return nullcontext()
+
+    def silent(self, batch: Rows) -> Step | None:
+        """For benches: a step that computes as much as the batch's own and moves nothing, whatever it answers; what the
+        own one takes longer is communication that shows. None when there is none."""
+        return None
+
+    def kernels(self, batch: Rows, q: Tensor, k: Tensor, v: Tensor,
+                dout: Tensor) -> dict[str, Callable[[], Callable[[], Any]]]:
+        """For benches: by the name of each kernel, what computes all that this rank's queries ask, in the fewest calls,
+        without exchange or merge: called it runs the forward and gives what runs the backward."""
+        return {}
 
     def close(self) -> None:
         pass

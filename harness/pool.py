@@ -46,18 +46,30 @@ class Pool:
     def run(self, case: Case, spec: str, timing: Timing, limit: float = 60.0,
             kind: str = "dense") -> dict[str, Any]:
         """The record of one trial of `case.ranks` ranks, within about `limit` seconds; kind: one of `trials.KINDS`."""
-        assert case.ranks == self.world, f"a pool of {self.world} cannot run a case of {case.ranks} ranks"
         started = time.perf_counter()
+        loss = self._ask(Job(case, (spec,), timing, kind), limit)
+        if loss is None:
+            return self._workers[0].answer[1][0]
+        about = About(case, load(spec), spec, self.device)
+        return about.entry(Verdict("ERROR", loss), started)
+
+    def take_turns(self, case: Case, specs: list[str], timing: Timing, limit: float,
+                   kind: str) -> list[dict[str, Any]] | None:
+        """The records of several implementations that take turns, None when a rank was lost over one of them."""
+        loss = self._ask(Job(case, tuple(specs), timing, kind), limit)
+        return self._workers[0].answer[1] if loss is None else None
+
+    def _ask(self, job: Job, limit: float) -> str | None:
+        """Has every rank do a job. Returns None, or why it was not done; then the ranks are new."""
+        assert job.case.ranks == self.world, f"a pool of {self.world} cannot run a case of {job.case.ranks} ranks"
         loss = self._ready()
         if loss is None:
             for each in self._workers:
-                each.send(Job(case, spec, timing, kind))
+                each.send(job)
             loss = self._collect(limit)
-        if loss is None:
-            return self._workers[0].answer[1]
-        self._replace()
-        about = About(case, load(spec), spec, self.device)
-        return about.entry(Verdict("ERROR", loss), started)
+        if loss is not None:
+            self._replace()
+        return loss
 
     def close(self) -> None:
         """Ends the workers; a second call does nothing."""

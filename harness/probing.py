@@ -1,8 +1,9 @@
 """Trials without a dense truth: exact probes show every row's mask and the routes of gradients (SPEC C)."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -10,15 +11,16 @@ from torch import Tensor
 
 from cases.case import Case
 from cases.work import dead_rows
-from harness import clock, compare, inputs
+from harness import audit, clock, compare, inputs
 from harness.attempt import Answer, attempt
 from harness.clock import Timing
 from harness.compare import Deviation, Verdict, Where
 from harness.entries import About, requirement
-from harness.implementation import Implementation, Session
+from harness.implementation import Implementation, Session, Step
 from harness.inputs import DTYPES, Numbers
 from harness.ranks import Ranks
 from harness.trial import agree, fresh_seed, opened
+from harness.turns import Turns, alone
 from reference import probes
 from reference.probes import Difference, Probe
 
@@ -63,6 +65,12 @@ class Probed:
 def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing,
                spec: str | None = None) -> dict[str, Any] | None:
     """As `run_trial`, with probes in the place of the truth; the record says how many and what they showed."""
+    return alone(turns(case, implementation, ranks, timing, spec))
+
+
+def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing, spec: str | None = None,
+          seed: Callable[[], int] | None = None) -> Turns[dict[str, Any] | None]:
+    """As `trial.turns`. Where a step is timed beside its bound, one probe before and one behind are enough."""
     started = time.perf_counter()
     about = About(case, implementation, spec or implementation.name, ranks.device.type, "probes")
     layout, verdict = agree(case, implementation, ranks)
@@ -74,17 +82,20 @@ def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing:
     session, verdict = opened(implementation, case, ranks)
     if verdict:
         return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
-    verdict, posed, told = judged(session, implementation, case, chosen, layout, ranks)
-    passed = ranks.all_gather(verdict.name)[0] == "PASS"
-    timed = timing.iters and passed
-    measured = clock.measure(session, posed, layout, ranks, timing)[0] if timed else None
-    if measured:
-        verdict, posed, told = judged(session, implementation, case, [fresh_seed(ranks) % needed], layout, ranks)
+    judgement = Judgement(session, implementation, case, layout, ranks)
+    judgement.ask(chosen[:1])
+    moved, measured = audit.traffic(session, ranks), None
+    judgement.ask([] if timing.bound else chosen[1:])
+    if timing.iters and judgement.passed:
+        measured, step, used = yield from clock.measure(session, judgement.posed, layout, ranks, timing)
+        judgement.ask([(seed() if seed else fresh_seed(ranks)) % needed], step, used)
     session.close()
     if ranks.group.rank != 0:
         return None
-    found = about.entry(verdict, started, ranks, layout, posed, measured, told and told | {"again": about.again()})
-    return found | {"probes": {"rounds": len(chosen), "shown": min(1.0, len(chosen) / needed)}}
+    told = judgement.told and judgement.told | {"again": about.again()}
+    measured = moved.completed(measured)
+    found = about.entry(judgement.verdict, started, ranks, layout, judgement.posed, measured, told, moved)
+    return found | {"probes": {"rounds": judgement.rounds, "shown": min(1.0, judgement.rounds / needed)}}
 
 
 def firsts(case: Case) -> tuple[list[int], int]:
@@ -96,17 +107,39 @@ def firsts(case: Case) -> tuple[list[int], int]:
     return [number * needed // count for number in range(count)], needed
 
 
-def judged(session: Session, implementation: Implementation, case: Case, chosen: list[int], layout: list[Tensor],
-           ranks: Ranks) -> tuple[Verdict, Probed, dict[str, Any] | None]:
-    """Rank 0: the verdict over all probes (of the first wrong one), the probe it was given on, and the diagnosis."""
-    worst: dict[str, Deviation] = {}
-    for first in chosen:
-        posed = Probed(case, implementation.variants, first)
-        answer = attempt(session, posed, layout, ranks)
-        verdict, told = _verdict(answer, posed, layout, worst) if ranks.group.rank == 0 else (Verdict("PASS"), None)
-        if ranks.all_gather(verdict.name)[0] != "PASS":
-            break
-    return verdict, posed, told
+class Judgement:
+    """A session's answers held to probes until one is wrong; deviations are the largest of each tensor over them.
+
+    rounds   probes asked so far
+    passed   whether all were answered right, the same on every rank
+    verdict, posed, told  rank 0: the verdict so far, the last probe, and the diagnosis
+    """
+
+    def __init__(self, session: Session, implementation: Implementation, case: Case, layout: list[Tensor],
+                 ranks: Ranks):
+        self.session, self.variants, self.case = session, implementation.variants, case
+        self.layout, self.ranks = layout, ranks
+        self.worst: dict[str, Deviation] = {}
+        self.rounds, self.passed, self.verdict, self.told = 0, True, Verdict("PASS"), None
+        self.posed: Probed | None = None
+
+    def ask(self, chosen: list[int], step: Step | None = None, used: Numbers | None = None) -> None:
+        """Asks probes of `step` in the tensors `used`; without them, of a fresh step in fresh tensors."""
+        for first in chosen if self.passed else ():
+            self.rounds += 1
+            self.posed = probed(self.case, self.variants, first)
+            answer = attempt(self.session, self.posed, self.layout, self.ranks, step, used)
+            if self.ranks.group.rank == 0:
+                self.verdict, self.told = _verdict(answer, self.posed, self.layout, self.worst)
+            self.passed = self.ranks.all_gather(self.verdict.name)[0] == "PASS"
+            if not self.passed:
+                return
+
+
+@lru_cache(maxsize=2)
+def probed(case: Case, variants: frozenset[str], first: int) -> Probed:
+    """Kept for the next implementation that is asked the same."""
+    return Probed(case, variants, first)
 
 
 def _verdict(answer: Answer, posed: Probed, layout: list[Tensor],

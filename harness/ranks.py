@@ -39,6 +39,8 @@ class Ranks(Protocol):
 
     def barrier(self) -> None: ...
 
+    def begin(self) -> None: ...
+
     def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager: ...
 
     def calls(self) -> list[Call] | None: ...
@@ -102,6 +104,10 @@ class ProcessRanks:
     def barrier(self) -> None:
         self.all_gather(None)
 
+    def begin(self) -> None:
+        """A trial begins: what was traced before is another's."""
+        self.trace.begin()
+
     @contextmanager
     def during(self, phase: str, course: Course = PLAIN) -> Iterator[None]:
         """Traces what an implementation does in `phase`, with the delays of the course before each call."""
@@ -155,6 +161,9 @@ class ThreadRanks:
 
     def barrier(self) -> None:
         self._table.barrier.wait()
+
+    def begin(self) -> None:
+        """Threads trace nothing."""
 
     def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager:
         """Threads make no calls that could be traced; delays come before the phase."""

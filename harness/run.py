@@ -5,14 +5,17 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from cases.case import Case
 from harness import arguments, listing, repeat, resume, trials
 from harness.arguments import Settings
 from harness.choice import chosen, under_torchrun
+from harness.columns import columns_of
 from harness.environment import environment
 from harness.implementation import load
 from harness.investigate import Investigation
@@ -68,14 +71,16 @@ class Run:
         self.runner = self._runner(cases)
         self.investigation = Investigation(self.runner, settings)
         self.asked = [(case, spec) for case in cases for spec in settings.implementations]
-        self.now: tuple[Case, str, str] | None = None
+        self.now: tuple[Case, str] | None = None
+        self.lost: set[str] = set()
         self.writer, self.about = None, {}
         kept = self._led(self._opened)
         self.records, self.done, self.notes = list(kept.records), kept.done, kept.notes
         self.todo = [(case, spec) for case, spec in self.asked if (case.digest, spec) not in kept.done]
         self.new = 0
         specs = [found["implementation"].get("spec") or "?" for found in self.records]
-        self.table = Table(sys.stdout, len(self.todo), [*settings.implementations, *specs])
+        columns = columns_of({case.group for case, _ in self.todo})
+        self.table = Table(sys.stdout, len(self.todo), [*settings.implementations, *specs], columns)
 
     def code(self) -> int:
         """Runs everything; what was recorded before an interruption is kept."""
@@ -94,8 +99,7 @@ class Run:
 
     def _trials(self) -> int:
         try:
-            for case, spec in self.todo:
-                found = self._trial(case, spec)
+            for found in self._found():
                 if self.settings.fail_fast and self.runner.share(found and found["verdict"] in ("FAIL", "ERROR")):
                     break
             return self._tail()
@@ -103,15 +107,28 @@ class Run:
             print(f"ringcheck: {error}; the {len(self.records)} trials before are kept", file=sys.stderr)
             return ERROR
 
-    def _trial(self, case: Case, spec: str) -> dict[str, Any] | None:
-        kind = trials.kind_of(case, self.settings.truth)
-        self.now = case, spec, kind
-        found = self.runner.run(case, spec, self.settings.timing, self.settings.timeout, kind)
-        try:
-            self.investigation.look(found, case, spec)
-        finally:
-            self._keep(found)
-        return found
+    def _found(self) -> Iterator[dict[str, Any] | None]:
+        """The records as they come; those of a case together."""
+        for case, asked in groupby(self.todo, itemgetter(0)):
+            yield from self._asked(case, [spec for _, spec in asked])
+
+    def _asked(self, case: Case, specs: list[str]) -> Iterator[dict[str, Any] | None]:
+        """A trial of each implementation, in turns where there are times to compare; one that lost a rank before is
+        asked alone, so that it costs the others no more."""
+        kind, timing = trials.kind_of(case, self.settings.truth), trials.timing_of(case, self.settings.timing)
+        self.now, limit, together = (case, kind), self.settings.timeout, {}
+        able = [spec for spec in specs if spec not in self.lost]
+        if trials.alternates(kind, case, timing, able):
+            together = dict(zip(able, self.runner.take_turns(case, able, timing, limit, kind) or ()))
+        for spec in specs:
+            found = together[spec] if spec in together else self.runner.run(case, spec, timing, limit, kind)
+            if found and found["verdict"] == "ERROR":
+                self.lost.add(spec)
+            try:
+                self.investigation.look(found, case, spec)
+            finally:
+                self._keep(found)
+            yield found
 
     def _runner(self, cases: list[Case]) -> Runner:
         if under_torchrun():
@@ -176,9 +193,9 @@ class Run:
 
     def _keep(self, found: dict[str, Any] | None) -> None:
         if found is not None:
-            case, spec, kind = self.now
+            case, kind = self.now
             found["truth"] = kind
-            repeat.settle(found, case, spec, self.settings)
+            repeat.settle(found, case, found["implementation"]["spec"], self.settings)
             self.writer.trial(found)
             self.records.append(found)
             self.new += 1

@@ -41,6 +41,9 @@ class Runner(Protocol):
     def run(self, case: Case, spec: str, timing: Timing, limit: float,
             kind: str = "dense") -> dict[str, Any] | None: ...
 
+    def take_turns(self, case: Case, specs: list[str], timing: Timing, limit: float,
+                   kind: str) -> list[dict[str, Any] | None] | None: ...
+
     def hold(self, found: dict[str, Any] | None) -> None: ...
 
     def share(self, value: Any) -> Any: ...
@@ -83,6 +86,13 @@ class Pools:
             about = About(case, load(spec), spec, self.device, truth_of(kind))
             return about.entry(Verdict("SKIP", lack), time.perf_counter())
         return self.pool(case.ranks).run(case, spec, timing, limit, kind)
+
+    def take_turns(self, case: Case, specs: list[str], timing: Timing, limit: float,
+                   kind: str) -> list[dict[str, Any]] | None:
+        """Records of implementations that take turns; None where each must be asked alone, as after a loss."""
+        if self.device == "cuda" and case.ranks > torch.cuda.device_count():
+            return None
+        return self.pool(case.ranks).take_turns(case, specs, timing, limit * len(specs), kind)
 
     def hold(self, found: dict[str, Any] | None) -> None:
         pass
@@ -132,6 +142,16 @@ class Threads:
         told += [f"rank {rank} {stacks.last_call(stacks.of_thread(ident))}" for rank, ident in outcome.stuck.items()]
         return about.entry(Verdict("ERROR", "; ".join(told)), started)
 
+    def take_turns(self, case: Case, specs: list[str], timing: Timing, limit: float,
+                   kind: str) -> list[dict[str, Any]] | None:
+        """As for pools; also None where one of them does not run as threads."""
+        made = {spec: implementation(spec) for spec in specs}
+        if not all(one.in_process for one in made.values()):
+            return None
+        outcome = run_threads(case.world, lambda ranks: trials.run_turns(kind, case, made, ranks, timing),
+                              limit * len(specs))
+        return None if outcome.raised or outcome.stuck else outcome.results[0]
+
     def hold(self, found: dict[str, Any] | None) -> None:
         pass
 
@@ -167,10 +187,20 @@ class Torchrun:
 
     def run(self, case: Case, spec: str, timing: Timing, limit: float,
             kind: str = "dense") -> dict[str, Any] | None:
-        self._now = About(case, load(spec), spec, self.device, truth_of(kind)), time.perf_counter()
-        self.ranks.trace.begin()
+        self._begin(case, spec, kind)
+        self.ranks.begin()
         with self._watchdog.over(limit, f"{case.id} with {spec}"):
             return trials.run(kind, case, implementation(spec), self.ranks, timing, spec)
+
+    def take_turns(self, case: Case, specs: list[str], timing: Timing, limit: float,
+                   kind: str) -> list[dict[str, Any] | None]:
+        """A loss is that of the implementation whose turn it was; --resume asks the others again."""
+        made = {spec: implementation(spec) for spec in specs}
+        with self._watchdog.over(limit * len(specs), f"{case.id} with {', '.join(specs)}"):
+            return trials.run_turns(kind, case, made, self.ranks, timing, lambda spec: self._begin(case, spec, kind))
+
+    def _begin(self, case: Case, spec: str, kind: str) -> None:
+        self._now = About(case, load(spec), spec, self.device, truth_of(kind)), time.perf_counter()
 
     def hold(self, found: dict[str, Any] | None) -> None:
         """A record that is finished but not written: it is kept as it is should the next trial end all ranks."""

@@ -1,19 +1,15 @@
 """Rank 0's table, in the manner of nccl-tests: `#` before everything that is not data, failures repeated last."""
 
 import os
-import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from harness.arguments import Settings
+from harness.columns import BENCH, PLAIN, Columns, compared
 from harness.reading import picture
 
-NAMES = (f"{'tokens':>7} {'heads':>6} {'dtype':>5} {'time':>9} {'TFLOP/s':>8} {'time':>9} {'TFLOP/s':>8} "
-         f"{'error/budget':>13}   verdict")
-UNITS = f"{'':>7} {'':>6} {'':>5} {'(ms)':>9} {'(/rank)':>8} {'(ms)':>9} {'(/rank)':>8}"
-ABOVE = f"{'':>20} {'forward':>18} {'forward+backward':>18}"
 DRAWN = 32
 FEW = 3
 
@@ -23,8 +19,8 @@ class Table:
 
     A stream that takes no more ends the table and not the run."""
 
-    def __init__(self, stream: TextIO, total: int, implementations: Iterable[str] = ()):
-        self.stream, self.total, self.number = stream, total, 0
+    def __init__(self, stream: TextIO, total: int, implementations: Iterable[str] = (), columns: Columns = PLAIN):
+        self.stream, self.total, self.number, self.columns = stream, total, 0, columns
         self.margin = " " * (len(self._number(total)) + 1)
         specs = list(dict.fromkeys(implementations))
         self.several, self.width = len(specs) > 1, max(map(len, specs), default=0)
@@ -38,7 +34,9 @@ class Table:
                    f"warmup {settings.timing.warmup}  iters {settings.timing.iters}  seed {settings.seed}")
         if places:
             self._note("   ".join(f"rank {rank} {place}" for rank, place in enumerate(places)))
-        for name, who, line in (("", "", ABOVE), ("case", "impl", NAMES), ("", "", UNITS)):
+        if environment.get("matmul_tflops"):
+            self._note(f"bf16 matrix product {environment['matmul_tflops']:.0f} TFLOP/s")
+        for name, who, line in zip(("", "case", ""), ("", "impl", ""), self.columns.heads(), strict=True):
             self._line((f"#{self.margin[1:]}{name:<48} {self._column(who)}{line}").rstrip())
 
     def row(self, record: dict[str, Any]) -> None:
@@ -48,10 +46,12 @@ class Table:
         heads = f"{case['heads']}/{case['kv_heads']}"
         self._line(f"{self._number(self.number)} {case['id']:<48} {self._column(record['implementation']['spec'])}"
                    f"{case['tokens']:>7} {heads:>6} {case['dtype']:>5} "
-                   f"{_speed(record)} {_ratio(record):>13}   {_verdict(record)}")
+                   f"{self.columns.cells(record)} {_ratio(record):>13}   {_verdict(record)}")
 
     def end(self, records: list[dict[str, Any]], seconds: float, path: str, note: str = "") -> None:
         """Counts, then failures, errors and skips once more; equal errors and equal skips together."""
+        for line in compared(records) if self.columns is BENCH else ():
+            self._note(line)
         for spec, own in _grouped(records, _spec).items() if self.several else ():
             self._note(f"  {spec:<{self.width}}  {_counted(own)}")
         self._note(f"{len(records)} cases: {_counted(records)} in {seconds:.1f} s{note}    {path}")
@@ -174,16 +174,6 @@ def _diagnosis(record: dict[str, Any]) -> dict[str, Any]:
     """With every line that the table prints, whatever wrote the record."""
     return {**dict.fromkeys(("headline", "requirement", "expected", "actual", "place", "again")),
             **(record["diagnosis"] or {"headline": record["reason"]})}
-
-
-def _speed(record: dict[str, Any]) -> str:
-    measured, work, world = record["measurement"], record["work"], record["case"]["world"]
-    if not measured:
-        return f"{'-':>9} {'-':>8} {'-':>9} {'-':>8}"
-    forward, step = statistics.median(measured["forward_s"]), statistics.median(measured["step_s"])
-    once, both = work["flops_forward"], work["flops_forward"] + work["flops_backward"]
-    return (f"{forward * 1e3:>9.2f} {once / forward / world / 1e12:>8.3g} "
-            f"{step * 1e3:>9.2f} {both / step / world / 1e12:>8.3g}")
 
 
 def _ratio(record: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from harness.implementation import Implementation, Session, Setting
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
 from harness.surroundings import restored
+from harness.turns import Turns, alone
 
 UNTIMED = Timing(iters=0)
 
@@ -30,6 +32,13 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
     Without `diagnosed` a failure is not explained, which takes most of its time.
     What an implementation raises passes through: whoever holds the ranks decides how to end the others.
     """
+    return alone(turns(case, implementation, ranks, timing, spec, diagnosed=diagnosed))
+
+
+def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing, spec: str | None = None,
+          seed: Callable[[], int] | None = None, diagnosed: bool = True) -> Turns[dict[str, Any] | None]:
+    """The same with a pause before each timed lap and behind the last. `seed` gives that of the numbers which are
+    verified after timing, and is asked when no lap is left."""
     started = time.perf_counter()
     about = entries.About(case, implementation, spec or implementation.name, ranks.device.type)
     layout, verdict = agree(case, implementation, ranks)
@@ -44,30 +53,28 @@ def run_trial(case: Case, implementation: Implementation, ranks: Ranks, timing: 
         answers = follow(session, case, implementation, layout, ranks)
         moved = audit.traffic(session, ranks)
         broken = any(answer.breaches for answer in answers)
-        measured, again = (None, []) if broken else timed(session, problem, layout, ranks, timing)
+        measured, again = None, []
+        if timing.iters and not broken:
+            measured, again = yield from timed(session, problem, layout, ranks, timing, seed)
         session.close()
         answers[0].breaches += [breach for part in ranks.all_gather(changed()) for breach in part]
     if ranks.group.rank != 0:
         return None
 
-    if measured and measured["bytes_sent"] is None:
-        measured |= {"bytes_sent": moved.sent, "messages": moved.messages}
     answers[0].breaches += audit.breaches(case, problem.mask, layout, moved)
     verdict, decides = judge(answers + again, layout)
     others = {other.of: other.problem for other in answers if other.of and other.of != decides.of}
     diagnosis = diagnose(verdict, decides, decides.problem, layout, about, others) if diagnosed else None
     diagnosis = about.amid(decides, diagnosis)
-    return about.entry(verdict, started, ranks, layout, problem, measured, diagnosis, moved)
+    return about.entry(verdict, started, ranks, layout, problem, moved.completed(measured), diagnosis, moved)
 
 
-def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
-          timing: Timing) -> tuple[dict[str, Any] | None, list[Answer]]:
+def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks, timing: Timing,
+          seed: Callable[[], int] | None) -> Turns[tuple[dict[str, Any], list[Answer]]]:
     """The measurement, and what the very step that was timed answers to numbers that it cannot know, written to the
     tensors that it was timed with."""
-    if not timing.iters:
-        return None, []
-    measured, step, used = clock.measure(session, problem, layout, ranks, timing)
-    fresh = problem_of(problem.case, problem.variants, fresh_seed(ranks))
+    measured, step, used = yield from clock.measure(session, problem, layout, ranks, timing)
+    fresh = problem_of(problem.case, problem.variants, seed() if seed else fresh_seed(ranks))
     answer = attempt(session, fresh, layout, ranks, step, used)
     return measured, [replace(answer, what="after timing", requirement="D3")]
 

@@ -39,16 +39,16 @@ class Seat:
 
 @dataclass(frozen=True)
 class Job:
-    """One trial to run, the same on every rank."""
+    """A trial to run, the same on every rank; of several implementations, one each that take turns."""
 
     case: Case
-    spec: str
+    specs: tuple[str, ...]
     timing: Timing
     kind: str = "dense"
 
 
 def main(seat: Seat, connection: Connection, peers: Peers) -> None:
-    """Serves jobs until the connection closes. Answers ("done", record or None) or ("raised", line, traceback)."""
+    """Serves jobs until the connection closes. Answers ("done", records or Nones) or ("raised", line, traceback)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stacks.offer(seat.stack)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
@@ -69,9 +69,13 @@ def main(seat: Seat, connection: Connection, peers: Peers) -> None:
 
 
 def _answer(job: Job, ranks: ProcessRanks) -> tuple:
-    ranks.trace.begin()
+    ranks.begin()
+    made = {spec: implementation(spec) for spec in job.specs}
     try:
-        return "done", trials.run(job.kind, job.case, implementation(job.spec), ranks, job.timing, job.spec)
+        if len(made) > 1:
+            return "done", trials.run_turns(job.kind, job.case, made, ranks, job.timing)
+        (spec, one), = made.items()
+        return "done", [trials.run(job.kind, job.case, one, ranks, job.timing, spec)]
     except BaseException as error:  # noqa: BLE001  SIGINT is ignored here, so whatever comes is an implementation's
         return "raised", stacks.raised(error), stacks.told(error)
 

@@ -134,8 +134,8 @@ def differences(probe: Probe, answer: Mapping[str, Tensor | None], judged: Tenso
         if answer.get(name) is None:
             continue
         actual = answer[name].double().cpu()
-        off = (actual.exp() - probe.count).abs() if name == "lse" else (actual - expected).abs()
-        ratio = torch.where(off == 0, 0, off / allowance).nan_to_num(nan=torch.inf, posinf=torch.inf)
+        off = (actual.exp() - probe.count if name == "lse" else actual - expected).abs_()
+        ratio = (off / allowance).masked_fill_(off == 0, 0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
         counted = whole[:, None, None, None] if name in ("dk", "dv") and whole is not None else None
         if judged is not None and name not in ("dk", "dv"):
             counted = judged if name == "lse" else judged[..., None]
@@ -160,7 +160,7 @@ def _expectations(probe: Probe) -> dict[str, tuple[Tensor, Tensor]]:
     smallest = torch.finfo(dtype).smallest_normal
     sizes = {"dk": probe.dk_size, "dv": probe.dv}
     by_key = {name: relative.max() * size + smallest * (size > 0) for name, size in sizes.items()}
-    zero = torch.zeros(*probe.q.shape, dtype=torch.float64)
+    zero = torch.zeros((), dtype=torch.float64).expand(probe.q.shape)
     return {"lse": (probe.lse, torch.full_like(probe.lse, 0.5)), "out": (probe.out, relative[..., None] * probe.out),
             "dv": (probe.dv, by_key["dv"]), "dk": (probe.dk, by_key["dk"]), "dq": (zero, zero)}
 

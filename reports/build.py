@@ -64,7 +64,7 @@ def contents(files: list[Results]) -> dict[str, Any]:
         "implementations": implementations,
         "several": len(implementations) > 1,
         "label": label,
-        "columns": metrics.COLUMNS,
+        "columns": [one for one in metrics.COLUMNS if one.always or any(one.of(trial) is not None for trial in trials)],
         "metrics": metrics,
         "layout": view.layout,
         "figures_of": figures_of,

@@ -91,6 +91,39 @@ def peak_mib(trial: Trial) -> float | None:
     return max(peaks) / 2**20 if peaks else None
 
 
+def share_forward(trial: Trial) -> float | None:
+    """Forward time of the fastest kernel alone on the busiest rank's work over that of the ring. Higher is better."""
+    return _ratio(_median(trial, "bound_forward_s"), _median(trial, "forward_s"))
+
+
+def share_step(trial: Trial) -> float | None:
+    """The same of forward and backward together. Share of the kernel bound, higher is better."""
+    return _ratio(_median(trial, "bound_step_s"), _median(trial, "step_s"))
+
+
+def exposed_ms(trial: Trial) -> float | None:
+    """Median step less the median step whose exchange moves nothing. Milliseconds, lower is better."""
+    whole, silent = _median(trial, "step_s"), _median(trial, "silent_step_s")
+    return None if whole is None or silent is None else (whole - silent) * 1e3
+
+
+def sent_mb(trial: Trial) -> float | None:
+    """Bytes that the rank which sends most sends in one forward and backward. MB of 10^6, lower is better."""
+    sent = _measured(trial, "bytes_sent")
+    return max(sent) / 1e6 if sent else None
+
+
+def extra_gib(trial: Trial) -> float | None:
+    """Peak memory of a step beyond inputs, outputs and gradients, fullest rank. GiB, lower is better."""
+    extra = _measured(trial, "extra_bytes")
+    return max(extra) / 2**30 if extra else None
+
+
+def times_of(trial: Trial, other: Trial, name: str = "step_s") -> float | None:
+    """Median time of `other` over that of `trial`. Ratio, above 1 where `trial` is faster."""
+    return _ratio(_median(other, name), _median(trial, name))
+
+
 def worst(trial: Trial, level: str = "required") -> dict[str, Any] | None:
     """The compared deviation of this level that is furthest beyond its budget."""
     compared = [
@@ -113,13 +146,15 @@ def strict_verdict(trial: Trial) -> str | None:
 
 @dataclass(frozen=True)
 class Column:
-    """A metric as a column of the page: heading, unit, format and what is better ("lower", "higher")."""
+    """A metric as a column of the page: heading, unit, format and what is better ("lower", "higher"). One that is not
+    `always` there is left out where no trial has it."""
 
     title: str
     unit: str
     of: Callable[[Trial], float | None]
     better: str = "lower"
     form: str = ".2f"
+    always: bool = True
 
 
 COLUMNS = (
@@ -127,6 +162,10 @@ COLUMNS = (
     Column("forward", "TFLOP/s", tflops_forward, "higher", ".3g"),
     Column("fwd+bwd", "ms", step_ms),
     Column("fwd+bwd", "TFLOP/s", tflops_step, "higher", ".3g"),
+    Column("fwd bound", "share", share_forward, "higher", always=False),
+    Column("bound", "share", share_step, "higher", always=False),
+    Column("exposed", "ms", exposed_ms, always=False),
+    Column("extra", "GiB", extra_gib, always=False),
     Column("load", "max/mean", load_imbalance),
     Column("time", "max/mean", time_imbalance),
     Column("sent", "/need", sent_over_need),
@@ -139,8 +178,17 @@ def _measured(trial: Trial, name: str) -> list[float] | None:
 
 
 def _milliseconds(trial: Trial, name: str) -> float | None:
+    seconds = _median(trial, name)
+    return None if seconds is None else seconds * 1e3
+
+
+def _median(trial: Trial, name: str) -> float | None:
     times = _measured(trial, name)
-    return median(times) * 1e3 if times else None
+    return median(times) if times else None
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
 
 
 def _rate(trial: Trial, flops: float | None, milliseconds: float | None) -> float | None:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from reports import view
+from reports import metrics, view
 from reports.metrics import Trial
 from reports.record import Results, read
 
@@ -28,6 +28,7 @@ def summary(files: list[Results], count: int = 5) -> str:
     lines += [f"# {one.path}  {one}" for one in cut]
     lines += by_implementation(trials, label) if several else []
     lines += wrong(trials, named, count)
+    lines += speeds(trials, named)
     lines.append("# largest error/budget")
     lines += [
         f"{deviation['ratio']:>10.3g}  {deviation['tensor']:<4} {named(trial)}"
@@ -52,6 +53,21 @@ def by_implementation(trials: list[Trial], label: Callable[[Trial], str]) -> lis
         f"#   {name:<{width}}  " + "  ".join(f"{verdict} {number}" for verdict, number in counts.items())
         for name, counts in counted.items()
     ]
+
+
+def speeds(trials: list[Trial], named: Callable[[Trial], str]) -> list[str]:
+    """Trials that were timed in turns or beside their bound: TFLOP/s, share of the bound, exposed ms, extra GiB."""
+    asked = ("beside", "bound_step_s", "silent_step_s")
+    timed = [trial for trial in trials if any((trial.get("measurement") or {}).get(name) for name in asked)]
+    figures = (metrics.tflops_forward, metrics.tflops_step, metrics.share_forward, metrics.share_step,
+               metrics.exposed_ms, metrics.extra_gib)
+
+    def cells(trial: Trial) -> str:
+        values = [figure(trial) for figure in figures]
+        return " ".join(f"{'-' if value is None else format(value, '.3g'):>9}" for value in values)
+
+    head = "#   fwd both TFLOP/s a rank, share of the bound fwd both, exposed ms, extra GiB"
+    return [head, *(f"{cells(trial)}  {named(trial)}" for trial in timed)] if timed else []
 
 
 def wrong(trials: list[Trial], named: Callable[[Trial], str], count: int) -> list[str]:

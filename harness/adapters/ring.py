@@ -1,6 +1,8 @@
 """Ring: our own ring attention as an implementation like any other; turns a Case into the ring's own Mask."""
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 from torch import Tensor
 
@@ -9,6 +11,7 @@ from cases.case import Case
 from cases.rows import Rows
 from harness.implementation import Group, Implementation, Session, Setting, Step
 from harness.inputs import DTYPES
+from ringcp import alone
 from ringcp.exchange import Exchange
 from ringcp.kernels.demand import Demand
 
@@ -58,10 +61,24 @@ class RingSession(Session):
         self.layout = ring_layout(case, self.group.size, self.package)
 
     def load(self, batch: Rows) -> Step:
+        return self._step(batch, self.exchange)
+
+    def silent(self, batch: Rows) -> Step:
+        return self._step(batch, alone.Silent(self.group.rank, self.group.size))
+
+    def kernels(self, batch: Rows, q: Tensor, k: Tensor, v: Tensor,
+                dout: Tensor) -> dict[str, Callable[[], Callable[[], Any]]]:
+        case, layout = self.case, ring_layout(self.case, self.group.size)
+        work = alone.whole_work(ring_mask(case, batch), layout, self.group.rank, str(q.device))
+        scale = case.shape.head_dim ** -0.5 if case.scale is None else case.scale
+        return {kernel.name: alone.alone(kernel, work, scale, q, k, v, dout)
+                for kernel in alone.candidates(demand(case, q.device.type))}
+
+    def _step(self, batch: Rows, exchange: Exchange) -> Step:
         mask = ring_mask(self.case, batch, self.package)
 
         def step(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-            return self.package.ring_attention(q, k, v, mask=mask, layout=self.layout, group=self.exchange,
+            return self.package.ring_attention(q, k, v, mask=mask, layout=self.layout, group=exchange,
                                                scale=self.case.scale, kernel=self.implementation.kernel)
 
         return step

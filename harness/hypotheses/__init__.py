@@ -5,5 +5,5 @@ from harness.hypotheses.evidence import Evidence, Guess
 
 __all__ = ["HYPOTHESES", "Evidence", "Guess"]
 
-HYPOTHESES = (*steps.HYPOTHESES, *results.HYPOTHESES, hops.local_only, *masks.HYPOTHESES, *hops.HYPOTHESES, *gradients.HYPOTHESES,
-              *layouts.HYPOTHESES, sets.recovered)
+HYPOTHESES = (*steps.HYPOTHESES, *results.HYPOTHESES, hops.local_only, *masks.HYPOTHESES, *hops.HYPOTHESES,
+              *gradients.HYPOTHESES, *layouts.HYPOTHESES, sets.recovered)

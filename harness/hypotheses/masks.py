@@ -63,8 +63,8 @@ def pinned_variant(evidence: Evidence) -> Iterator[Guess]:
     for rule in evidence.problem.mask.rules:
         if rule.variant is not None:
             mask = _instead(evidence, rule, replace(rule, variant=None))
-            yield from evidence.over(f"{rule.name}.{rule.variant} is asked, and answered is the plain {rule.name}", "D7",
-                                     evidence.pairs(mask))
+            words = f"{rule.name}.{rule.variant} is asked, and answered is the plain {rule.name}"
+            yield from evidence.over(words, "D7", evidence.pairs(mask))
 
 
 def other_variant(evidence: Evidence) -> Iterator[Guess]:

@@ -277,7 +277,7 @@ def test_every_case_can_be_resized(tokens):
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: catalogue.select("packed/stradle"), "no case matches 'packed/stradle': nearest are packed/straddle"),
-    (lambda: catalogue.select("packed,%%%"), "no case matches '%%%': groups are audit, causal, csa, edges"),
+    (lambda: catalogue.select("packed,%%%"), "no case matches '%%%': groups are audit, bench, causal, csa, edges"),
     (lambda: catalogue.select("padding/first-rank", worlds=(1,)), "'padding/first-rank' at world 1, only at 2, 3"),
     (lambda: catalogue.select("packed/even-zigzag-w3-fp64", worlds=(2,)), "fp64' at world 2, only at 3"),
     (lambda: catalogue.select("packed", dtypes=("fp8",)), "unknown dtype 'fp8': known are fp64"),

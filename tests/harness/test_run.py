@@ -129,7 +129,7 @@ def test_listings_run_nothing(tmp_path, capsys, monkeypatch):
 def test_ctrl_c_keeps_what_was_recorded(tmp_path, interruptible):
     path = tmp_path / "r.jsonl"
     command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64",
-               "--layout", "zigzag", "--impl", "dense,sabotage:hangs-on-one-rank", "--json", str(path)]
+               "--layout", "zigzag", "--impl", "dense,sabotage:hangs-on-one-rank", "--json", str(path), "--iters", "0"]
     started = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     end = time.monotonic() + 60

@@ -42,6 +42,17 @@ def test_a_lost_rank_keeps_the_record_and_resume_continues(tmp_path, fault, word
         assert [trial["verdict"] for trial in record.read(path).trials] == ["PASS", "ERROR", "PASS"]
 
 
+def test_a_rank_lost_in_turns_is_told_of_the_one_whose_turn_it_was(tmp_path):
+    path = tmp_path / "r.jsonl"
+    arguments = ["--impl", "dense,tests.harness.losses:Raising,ring", "--json", str(path), "--iters", "2"]
+    assert torchrun(tmp_path, *arguments).returncode == 1
+    assert [(trial["implementation"]["spec"], trial["verdict"]) for trial in record.read(path).trials] == [
+        ("tests.harness.losses:Raising", "ERROR")]
+    torchrun(tmp_path, *arguments, "--resume")
+    assert [trial["verdict"] for trial in record.read(path).trials] == ["ERROR", "PASS", "PASS"]
+    assert [trial["measurement"]["beside"] for trial in record.read(path).trials[1:]] == [["ring"], ["dense"]]
+
+
 def test_without_rank_0_another_rank_tells_what_is_lost(tmp_path):
     path = tmp_path / "r.jsonl"
     ended = torchrun(tmp_path, "--impl", "dense,tests.harness.losses:FirstKilledAfterSending", "--json", str(path))

@@ -74,6 +74,12 @@ def make_trial(
             "bytes_sent": [4096] * world,
             "messages": [2] * world,
             "peak_bytes": None,
+            "extra_bytes": [2**30] * (world - 1) + [3 * 2**30],
+            "bound_kernel": "fa4",
+            "bound_forward_s": [0.002, 0.003, 0.002],
+            "bound_step_s": [0.006, 0.005, 0.0056],
+            "silent_forward_s": [0.0025, 0.0025, 0.003],
+            "silent_step_s": [0.0065, 0.006, 0.007],
         },
         "work": {
             "area": sum(area),

@@ -53,6 +53,14 @@ def test_the_page_needs_nothing_from_outside_and_no_script(results_file, trial):
     assert "url(" not in build_page(results_file([trial()]))
 
 
+def test_figures_of_benches_are_columns_only_where_some_trial_has_them(results_file, trial):
+    lacking = dict.fromkeys(("bound_forward_s", "bound_step_s", "extra_bytes"))
+    plain = trial(measurement=trial()["measurement"] | lacking)
+    heads = [Page(build_page(results_file([one], name=name))).text for one, name in ((trial(), "a"), (plain, "b"))]
+    assert all(name in heads[0] for name in ("bound share", "exposed ms", "extra GiB"))
+    assert "exposed ms" in heads[1] and "bound share" not in heads[1] and "extra GiB" not in heads[1]
+
+
 def test_identical_records_give_identical_bytes(results_file, trial):
     path = results_file([trial(), trial(dtype="bf16")])
     assert build_page(path) == build_page(path)

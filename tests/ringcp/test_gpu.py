@@ -27,7 +27,8 @@ SIZES = (64, torch.bfloat16), (128, torch.bfloat16), (128, torch.float16), (256,
 
 @pytest.mark.parametrize("width", [24, 64, 80, 128, 256, 512])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("place", [slice(3, 1040), slice(None), torch.randperm(2048)[:999]], ids=["part", "all", "some"])
+@pytest.mark.parametrize("place", [slice(3, 1040), slice(None), torch.randperm(2048)[:999]],
+                         ids=["part", "all", "some"])
 def test_the_fused_merge_agrees_with_plain_operations(dtype, place, width):
     wide = torch.promote_types(dtype, torch.float32)
     count = len(range(2048)[place]) if isinstance(place, slice) else len(place)
