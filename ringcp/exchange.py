@@ -80,23 +80,58 @@ class Distributed:
         self.traffic = Traffic()
 
     def start(self, sends: list[Send], receives: list[Receive], channel: int = KEYS) -> Callable[[], list[Tensor]]:
+        posted = self.prepare(sends, receives, channel)
+        posted.post()
+        return posted.wait
+
+    def prepare(self, sends: list[Send], receives: list[Receive], channel: int = KEYS) -> "Prepared":
+        """What `start` does, but for posting it."""
         self.traffic.count(sends)
         arrived = [torch.empty(item.shape, dtype=item.dtype, device=item.device) for item in receives]
         operations = [self._operation(dist.irecv, buffer, item.peer, channel)
                       for buffer, item in zip(arrived, receives, strict=True)]
         operations += [self._operation(dist.isend, item.tensor, item.peer, channel) for item in sends]
-        handles = dist.batch_isend_irecv(operations) if operations else []
-
-        def wait() -> list[Tensor]:
-            for handle in handles:
-                handle.wait()
-            operations.clear()
-            return arrived
-
-        return wait
+        return Prepared(operations, arrived)
 
     def _operation(self, kind: Callable, tensor: Tensor, peer: int, channel: int) -> dist.P2POp:
         return dist.P2POp(kind, tensor, dist.get_global_rank(self.group, peer), self.groups[channel], tag=channel)
+
+
+class Prepared:
+    """Transfers whose buffers are there and that are not posted yet.
+
+    On a GPU they begin when everything that was launched before `prepare` has run, whatever was launched since: posting
+    takes the host long enough for the GPU to run dry, so a kernel is launched first.
+    """
+
+    def __init__(self, operations: list, arrived: list[Tensor]):
+        self._operations, self._arrived, self._handles = operations, arrived, []
+        buffers = [operation.tensor for operation in operations]
+        self._ready = torch.cuda.current_stream().record_event() if buffers and buffers[0].is_cuda else None
+
+    def post(self) -> None:
+        if not self._operations:
+            return
+        if self._ready is None:
+            self._handles = dist.batch_isend_irecv(self._operations)
+            return
+        beside = _stream(self._operations[0].tensor.device)
+        beside.wait_event(self._ready)
+        with torch.cuda.stream(beside):
+            self._handles = dist.batch_isend_irecv(self._operations)
+
+    def wait(self) -> list[Tensor]:
+        """What arrived, in the order of the receives; on a GPU what is launched from now on waits for it."""
+        for handle in self._handles:
+            handle.wait()
+        self._operations.clear()
+        return self._arrived
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream that transfers are posted from."""
+    return torch.cuda.Stream(device)
 
 
 @cache

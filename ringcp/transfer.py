@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ringcp.exchange import GRADS, KEYS, Exchange, Receive, Send
+from ringcp.exchange import GRADS, KEYS, Distributed, Exchange, Receive, Send
 from ringcp.kernels.shape import tokens_first
 from ringcp.merge import Total
 from ringcp.plan import Hop, Plan
@@ -22,14 +22,18 @@ class Supply:
 
     def __iter__(self) -> Iterator[tuple[Hop, Tensor | None, Tensor | None]]:
         hops = self.plan.hops
-        arriving = self._start(hops[0]) if hops else None
+        arriving = self._start(hops[0], lambda post: post()) if hops else None
         for hop, following in zip(hops, (*hops[1:], None)):
             keys, values = arriving()
-            arriving = self._start(following) if following is not None else None
+            later: list[Callable[[], None]] = []
+            arriving = self._start(following, later.append) if following is not None else None
             yield hop, keys, values
+            for post in later:
+                post()
 
-    def _start(self, hop: Hop) -> Callable[[], tuple[Tensor | None, Tensor | None]]:
-        """Posts the transfers of one hop; the result waits for its keys and values."""
+    def _start(self, hop: Hop, later: Callable) -> Callable[[], tuple[Tensor | None, Tensor | None]]:
+        """Prepares the transfers of one hop; the result waits for its keys and values. What can be posted behind the
+        caller's kernels is given to `later`."""
         if hop.distance == 0:
             return lambda: (_ordered(self.k, self.plan.order), _ordered(self.v, self.plan.order))
         source, target = _neighbours(self.exchange, hop)
@@ -37,13 +41,21 @@ class Supply:
         sends = [Send(target, pack(k, v, hop.give))] if hop.give is not None else []
         shape = (hop.arriving, k.shape[1], k.shape[3] + v.shape[3])
         receives = [Receive(source, shape, k.dtype, k.device)] if hop.arriving else []
-        wait = self.exchange.start(sends, receives, KEYS)
+        wait = self._posted(sends, receives, later)
 
         def arrived() -> tuple[Tensor | None, Tensor | None]:
             packed = wait()
             return unpack(packed[0], hop, k.shape[0], k.shape[3]) if packed else (None, None)
 
         return arrived
+
+
+    def _posted(self, sends: list[Send], receives: list[Receive], later: Callable) -> Callable[[], list[Tensor]]:
+        if not (self.k.is_cuda and isinstance(self.exchange, Distributed)):
+            return self.exchange.start(sends, receives, KEYS)
+        prepared = self.exchange.prepare(sends, receives, KEYS)
+        later(prepared.post)
+        return prepared.wait
 
 
 class Returns:
