@@ -18,6 +18,7 @@ MORE_LAYOUTS = ("balanced",)
 DTYPES = ("fp64", "fp32", "bf16")
 MORE_DTYPES = ("fp16",)
 BATCH_SEED, GROUP_SEED = 1_000_003, 10_007
+LARGEST_ROWS, LARGEST_SCALE = 1 << 26, 1e30
 KNOWN_INPUTS = {"strides": ("dense", "unbind", "transposed", "interleaved", "tail"),
                 "dout": ("random", "expanded", "ones", "sum"), "poison": (None, "huge", "nan")}
 
@@ -39,6 +40,8 @@ class Shape:
         for name in ("batch", "tokens", "heads", "kv_heads", "head_dim"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.batch * self.tokens > LARGEST_ROWS:
+            raise ValueError(f"batch {self.batch} x tokens {self.tokens} is more than {LARGEST_ROWS} tokens at once")
 
     @property
     def v_dim(self) -> int:
@@ -101,6 +104,8 @@ class Case:
                              f"{self.topology.groups!r}")
         if self.scale is not None and not (isinstance(self.scale, int | float) and math.isfinite(self.scale)):
             raise ValueError(f"case {self.name}: scale is a finite number or None, got {self.scale!r}")
+        if self.scale is not None and abs(self.scale) > LARGEST_SCALE:
+            raise ValueError(f"case {self.name}: scale {self.scale:g} is beyond {LARGEST_SCALE:g}: scores overflow")
         for what, value, known in (("layout", self.layout, LAYOUTS + MORE_LAYOUTS),
                                    ("dtype", self.dtype, DTYPES + MORE_DTYPES)):
             if value not in known:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from cases.case import DTYPES, LAYOUTS, WORLDS, Case, Inputs, Scenario, Shape
 from cases.course import Course
+from cases.json_lines import parsed
 from cases.mask import Mask
 from cases.rules import discover
 from cases.rules.causal import Causal
@@ -161,7 +162,10 @@ def replay(case: Case) -> str:
 def from_replay(line: str) -> Case:
     """The case that `replay` printed. Raises ValueError when the line is no such case."""
     try:
-        given = json.loads(line.removeprefix(REPLAY))
+        given = parsed(line.removeprefix(REPLAY))
+    except ValueError as error:
+        raise ValueError(f"not a printed case ({error}): {line[:80]}") from error
+    try:
         kinds = _rule_kinds()
         rules = tuple(kinds[rule.pop("rule")](**rule) for rule in given.pop("mask"))
         shape, inputs = Shape(**given.pop("shape")), Inputs(**given.pop("inputs"))
@@ -170,7 +174,9 @@ def from_replay(line: str) -> Case:
                      requirements=tuple(given.pop("requirements")), **around, **given)
         found.rows()
         return found
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+    except KeyError as error:
+        raise ValueError(f"not a printed case (it has no {error.args[0]}): {line[:80]}") from error
+    except (TypeError, AttributeError) as error:
         raise ValueError(f"not a printed case ({error}): {line[:80]}") from error
 
 

@@ -1,5 +1,6 @@
 """Files of one JSON object a line: every fault of a line is one sentence."""
 
+import codecs
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,16 @@ from cases.fields import BadField
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number and text of each line that is not blank; only a newline ends a line. Raises ValueError."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error}") from error
-    yield from ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
+    for number, line in enumerate(data.split(b"\n"), 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}:{number}: not UTF-8 at byte {error.start + 1}") from error
+        if text.strip():
+            yield number, text
 
 
 def parsed(line: str) -> dict:

@@ -48,8 +48,13 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, *, mask: Mask, layout: Layou
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     if not isinstance(scale, int | float) or not math.isfinite(scale):
         raise ValueError(f"scale is a finite number or None, got {scale!r}")
-    ring = Ring(plan, exchange, select(demand, kernel), float(scale))
+    ring = Ring(plan, exchange, select(demand, kernel), representable(float(scale), q.dtype))
     return _RingAttention.apply(q, k, v, ring)
+
+
+def representable(scale: float, dtype: torch.dtype) -> float:
+    """0 in place of a scale that the accumulation rounds to nothing: kernels would multiply minus infinity by it."""
+    return scale if abs(scale) >= torch.finfo(accumulation(dtype)).tiny else 0.0
 
 
 @dataclass(frozen=True, eq=False)

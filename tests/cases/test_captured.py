@@ -112,6 +112,21 @@ def test_a_bad_line_is_named(tmp_path, text, message):
     assert message in str(raised.value)
 
 
+def test_bytes_that_are_no_text_name_their_line(tmp_path):
+    (tmp_path / "run.jsonl").write_bytes(b'{"tokens": 8}\n{"name": "\xff"}\n')
+    with pytest.raises(ValueError, match="run.jsonl:2: not UTF-8 at byte 11"):
+        captured.read(tmp_path / "run.jsonl")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ('{"tokens": 2147483647}', "1: batch 1 x tokens 2147483647 is more than 67108864 tokens at once"),
+])
+def test_what_no_machine_holds_is_refused(tmp_path, text, message):
+    (tmp_path / "run.jsonl").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        captured.read(tmp_path / "run.jsonl")
+
+
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ValueError, match="none.jsonl: cannot be read"):
         captured.read(tmp_path / "none.jsonl")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness import run
+from harness import run, running
 from reports import record
 
 EVEN = ["--cases", "packed/even-zigzag-w1-fp64", "--ranks", "1", "--iters", "0", "--in-process"]
@@ -146,7 +146,7 @@ def test_a_page_that_fails_at_the_end_is_an_error_and_the_results_are_kept(tmp_p
     assert record.read(path).counts == {"PASS": 1}
 
 
-class Slow(run.load("dense").__class__):
+class Slow(running.load("dense").__class__):
     name, in_process = "Slow", False
 
     def refuses(self, case, setting):

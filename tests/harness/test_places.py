@@ -3,7 +3,7 @@
 import pytest
 
 from cases import catalogue
-from harness import arguments, run
+from harness import arguments, running
 from harness.pool import Pool
 from harness.runners import Pools, Threads
 from harness.trial import UNTIMED
@@ -52,11 +52,11 @@ def test_threads_refuse_groups_inside_a_world():
 def test_torchrun_takes_the_groups_that_fill_its_world(monkeypatch):
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "4"), ("MASTER_ADDR", "127.0.0.1")):
         monkeypatch.setenv(name, value)
-    found = run.chosen(arguments.parse(["--cases", "topology", "packed/even"]))
+    found = running.chosen(arguments.parse(["--cases", "topology", "packed/even"]))
     assert {asked.ranks for asked in found} == {4} and {asked.world for asked in found} == {1, 2, 3, 4}
     assert {asked.world for asked in found if asked.group == "packed"} == {4}
     with pytest.raises(ValueError, match="needs 3 ranks but torchrun started 4"):
-        run.chosen(arguments.parse(["--cases", "topology", "packed/even-zigzag-w3-fp64"]))
+        running.chosen(arguments.parse(["--cases", "topology", "packed/even-zigzag-w3-fp64"]))
 
 
 def test_a_group_larger_than_the_gpus_of_a_machine_is_not_asked(monkeypatch):

@@ -142,6 +142,15 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path, interruptible):
     assert found.counts == {"PASS": 1} and "no end line" in found.warnings[0]
 
 
+def test_ctrl_c_while_torch_is_imported_is_one_line(tmp_path, interruptible):
+    started = subprocess.Popen([sys.executable, "-m", "harness.run", "--cases", "packed", "--ranks", "2"], cwd=tmp_path,
+                               env=ENVIRONMENT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(0.8)
+    started.send_signal(signal.SIGINT)
+    out, err = started.communicate(timeout=20)
+    assert started.returncode == 3 and "Traceback" not in err and "interrupted" in out + err
+
+
 def test_an_error_is_code_3_and_the_next_case_runs(tmp_path):
     path = tmp_path / "r.jsonl"
     command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64",
