@@ -121,7 +121,7 @@ def contents(case: Case, given: argparse.Namespace, record: dict[str, Any]) -> d
     told = dict(record)
     about, trace = told.pop("environment"), told.pop("trace", None)
     files = {
-        "README.txt": readme(case, given, record, line),
+        "README.txt": readme(case, given, record, line, ranks),
         "replay.py": script(given.impl, line, f"{case.id}: {headline(record)}", ranks, given.device,
                             BACKENDS[given.device], words),
         "case.txt": line + "\n" + (generate.replay(case) + "\n" if shrunk else ""),
@@ -148,15 +148,20 @@ def headline(record: dict[str, Any]) -> str:
     return (record.get("diagnosis") or {}).get("headline") or record["reason"] or "nothing is wrong"
 
 
-def readme(case: Case, given: argparse.Namespace, record: dict[str, Any], line: str) -> str:
+def readme(case: Case, given: argparse.Namespace, record: dict[str, Any], line: str, ranks: int) -> str:
     found = record.get("diagnosis") or {}
+    shrunk = (found.get("shrunk") or {}).get("case")
     rows = [f"{record['verdict']} {case.id}  {headline(record)}", ""]
     rows += [f"{name:<12} {found[name]}" for name in ("requirement", "expected", "actual", "place") if found.get(name)]
+    if shrunk:
+        rows += ["", f"What follows is about the smallest case found that still fails: {shrunk['tokens']} tokens, "
+                     f"world {shrunk['world']}, {shrunk['mask']}."]
     if found.get("recovered"):
         rows += ["", found["recovered"]["sentence"], *found["recovered"]["grid"], found["recovered"]["legend"]]
     return "\n".join([*rows, "", "Again, with ringcheck installed:", f"  python replay.py       ({given.impl})",
-                      f"  ringcheck --ranks {case.world} --impl {shlex.quote(given.impl)} --cases {shlex.quote(line)}",
-                      "", "case.txt holds the case that replay.py asks, and behind it the one it was shrunk from.", ""])
+                      f"  ringcheck --ranks {ranks} --impl {shlex.quote(given.impl)} --cases {shlex.quote(line)}",
+                      "", "case.txt holds the case that replay.py asks, and on a second line the one it was shrunk from, "
+                      "if it was.", ""])
 
 
 if __name__ == "__main__":

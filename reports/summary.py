@@ -56,8 +56,7 @@ def by_implementation(trials: list[Trial], label: Callable[[Trial], str]) -> lis
 
 
 def speeds(trials: list[Trial], named: Callable[[Trial], str]) -> list[str]:
-    """Trials that passed and were timed in turns or beside their bound: TFLOP/s, share of the bound, exposed ms and extra
-    GiB."""
+    """Trials that passed and were timed in turns or beside their bound, with their figures."""
     asked = ("beside", "bound_step_s", "silent_step_s")
     timed = [trial for trial in trials
              if trial["verdict"] == "PASS" and any((trial.get("measurement") or {}).get(name) for name in asked)]
