@@ -160,8 +160,8 @@ def readme(case: Case, given: argparse.Namespace, record: dict[str, Any], line: 
         rows += ["", found["recovered"]["sentence"], *found["recovered"]["grid"], found["recovered"]["legend"]]
     return "\n".join([*rows, "", "Again, with ringcheck installed:", f"  python replay.py       ({given.impl})",
                       f"  ringcheck --ranks {ranks} --impl {shlex.quote(given.impl)} --cases {shlex.quote(line)}",
-                      "", "case.txt holds the case that replay.py asks, and on a second line the one it was shrunk from, "
-                      "if it was.", ""])
+                      "", "case.txt holds the case that replay.py asks; a second line, the one it was shrunk from, "
+                      "where it was.", ""])
 
 
 if __name__ == "__main__":
