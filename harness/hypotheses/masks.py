@@ -220,6 +220,17 @@ def refilled(evidence: Evidence) -> Iterator[Guess]:
                                  evidence.pairs(evidence.problem.mask, rows))
 
 
+def first_row(evidence: Evidence) -> Iterator[Guess]:
+    """One tensor of metadata of which only the first row is read; the others have guesses of their own above."""
+    rows = evidence.problem.rows
+    for name, words in (("token_types", "token types"), ("token_regions", "regions of keys")):
+        given = getattr(rows, name)
+        if rows.batch > 1 and given is not None:
+            other = replace(rows, **{name: given[:1].expand_as(given)})
+            yield from evidence.over(f"the first row's {words} are used for every row", "A7",
+                                     evidence.pairs(evidence.problem.mask, other))
+
+
 def row_mixed(evidence: Evidence) -> Iterator[Guess]:
     if evidence.problem.rows.batch > 1:
         yield from evidence.over("batch rows take each other's mask", "A7", evidence.allowed.roll(1, 0))
@@ -228,8 +239,8 @@ def row_mixed(evidence: Evidence) -> Iterator[Guess]:
 
 
 HYPOTHESES = (rule_ignored, pinned_variant, window_shifted, other_variant, documents_without_padding, padding_misread,
-              documents_misread, causal_misread, window_misread, vision_misread, regions_misread, row_mixed,
-              refilled)
+              documents_misread, causal_misread, window_misread, vision_misread, regions_misread, first_row,
+              row_mixed, refilled)
 
 
 def _named(evidence: Evidence, name: str) -> Iterator[Rule]:
