@@ -160,5 +160,6 @@ def _nothing(pattern: str, every: tuple[Scenario, ...], settings: dict) -> str:
         found = ", ".join(map(str, sorted({case.world for case in elsewhere})))
         return f"no case matches {pattern!r} at world {', '.join(map(str, settings['worlds']))}, only at {found}"
     near = get_close_matches(pattern.split("-w")[0], names, n=3, cutoff=0.4)
-    hint = f"nearest are {', '.join(near)}; --list shows all" if near else f"groups are {', '.join(sorted({n.group for n in every}))}"
+    groups = ", ".join(sorted({one.group for one in every}))
+    hint = f"nearest are {', '.join(near)}; --list shows all" if near else f"groups are {groups}"
     return f"no case matches {pattern!r}: {hint}"
