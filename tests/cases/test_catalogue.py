@@ -120,6 +120,32 @@ def need(case):
     return work.work(case.mask, case.rows(), case.shape, layout).need
 
 
+FIELDS = {"documents": ("documents",), "padding": ("padding",), "vision": ("token_types",),
+          "regions": ("token_regions", "selected"), "window": ("documents", "padding")}
+
+
+def as_first_row(case, kind):
+    """The allowed pairs where a rule reads the first row's metadata for all rows."""
+    rows = case.rows()
+    i, first = torch.arange(rows.tokens), {name: getattr(rows, name) for name in FIELDS[kind]}
+    first = {name: x if x is None else x[:1].expand_as(x) for name, x in first.items()}
+    return case.mask.allowed(replace(rows, **first), i, i).expand(rows.batch, rows.groups, -1, -1)
+
+
+def test_the_first_row_stands_for_no_other_in_any_kind_of_mask():
+    found = set()
+    for case in EACH:
+        names = [rule.name for rule in case.mask.rules]
+        for rule in case.mask.rules if case.shape.batch > 1 else ():
+            if rule.name in FIELDS and not torch.equal(pairs(case.mask, case), as_first_row(case, rule.name)):
+                kind = f"{rule.name}.{rule.variant}" if rule.variant else rule.name
+                found |= {("causal" if "causal" in names else "full", kind)} | {(kind, other) for other in names}
+    assert found >= {("causal", kind) for kind in ("documents", "padding", "vision", "regions", "documents.runs",
+                                                   "vision.bounded")}
+    assert found >= {("full", kind) for kind in ("documents", "padding", "window.compacted")}
+    assert found >= {("documents", "regions"), ("padding", "regions"), ("documents", "padding"), ("vision", "window")}
+
+
 def test_every_requirement_has_a_case_at_every_world():
     table = coverage.by_requirement(DEFAULT)
     assert set(table) >= set(coverage.REQUIRED)
