@@ -19,8 +19,9 @@ DTYPES = ("fp64", "fp32", "bf16")
 MORE_DTYPES = ("fp16",)
 BATCH_SEED, GROUP_SEED = 1_000_003, 10_007
 LARGEST_ROWS, LARGEST_SCALE = 1 << 26, 1e30
-KNOWN_INPUTS = {"strides": ("dense", "unbind", "transposed", "interleaved", "tail"),
-                "dout": ("random", "expanded", "ones", "sum"), "poison": (None, "huge", "nan")}
+KNOWN_INPUTS = {"strides": ("dense", "unbind", "transposed", "interleaved", "tail", "unlike",
+                            "expanded-keys"),
+                "dout": ("random", "expanded", "expanded-heads", "ones", "sum"), "poison": (None, "huge", "nan")}
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,10 @@ class Inputs:
 
     strides   "dense", "unbind" (views of one fused tensor), "transposed" (tokens before heads in memory),
               "interleaved" (every second number of a wider tensor: no stride is 1), "tail" (the
-              front of longer buffers); what lies beside a view is NaN
-    dout      "random" (signed normal), "expanded" (a stride-0 view), "ones", "sum" (what out.sum() hands back: ones of
-              one number, every stride 0)
+              front of longer buffers), "unlike" (q, k, v and dout each of another kind), "expanded-keys" (k and v are
+              one head's, with stride 0 over heads); what lies beside a view is NaN
+    dout      "random" (signed normal), "expanded" (stride 0 over tokens), "expanded-heads" (over heads), "ones", "sum"
+              (what out.sum() hands back: ones of one number, every stride 0)
     poison    None, "huge" (required level of B5) or "nan" (strict level): written to padded tokens and dead keys
     grads     which of q, k, v require gradients
     spread    standard deviation of q, which sets how sharp the softmax is

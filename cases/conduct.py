@@ -20,9 +20,14 @@ HOLES = Padding((((6, 11),),))
 IMAGES = Vision((((0, 20), (1, 25), (0, 30), (2, 21)),))
 PACKED = Mask((CAUSAL, IDS, HOLES))
 ROUTED = Mask((CAUSAL, Regions.even(96, 8, Router(21, top_k=3, share=4)), IDS))
+RAGGED = Mask((CAUSAL, Regions(((8, 3, 13, 0, 24, 5, 16, 11, 16),), Router(21, top_k=3, share=4)), IDS))
 EVERYTHING = Mask((CAUSAL, Window(30), IDS, HOLES, IMAGES))
 
 TWO = "load A, forward A, load B, forward B, backward A, backward B"
+THREE = f"{TWO}, load C, forward C, backward C"
+AGAIN = "load A, forward A, backward A, load B, forward B, backward B, forward B, backward B"
+LAYERS = f"load A{4 * ', forward A'}, backward A first, backward A, backward A first, backward A"
+STACKED = "load A, load B, load C, forward A, forward B, forward C, backward C, backward B, backward A"
 ONE_BY_ONE = "load A, forward A, backward A, load B, forward B, backward B, load C, forward C, backward C"
 
 
@@ -32,22 +37,23 @@ def _state(name: str, mask: Mask, steps: str, buffers: str = "fresh", *renewed: 
 
 
 ROWS = Mask((CAUSAL, Documents((((1, 96),), ((1, 31), (2, 40), (0, 5), (3, 20)))), Padding(((), ((6, 11),)))))
-OWN = {ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", EVERYTHING: "A1 A2 A3 A4 A5 A7 B3"}
+OWN = {ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", RAGGED: "A1 A3 A6 A7 B3",
+       EVERYTHING: "A1 A2 A3 A4 A5 A7 B3"}
 
 STATE = (
     _state("later-batches", EVERYTHING, ONE_BY_ONE),
-    _state("freed", PACKED, ONE_BY_ONE, "freed"),
+    _state("freed", PACKED, AGAIN, "freed"),
     _state("refilled", EVERYTHING, ONE_BY_ONE, "reused"),
     _state("refilled-in-flight", PACKED, TWO, "reused"),
-    _state("only-documents", PACKED, TWO, "kept", "documents"),
-    _state("only-padding", PACKED, TWO, "kept", "padding"),
+    _state("only-documents", PACKED, THREE, "kept", "documents"),
+    _state("only-padding", ROWS, THREE, "kept", "padding"),
     _state("only-images", EVERYTHING, ONE_BY_ONE, "kept", "vision"),
-    _state("only-selection", ROUTED, TWO, "kept", "regions"),
+    _state("only-selection", RAGGED, TWO, "kept", "regions"),
     _state("two-in-flight", EVERYTHING, TWO),
-    _state("layers", EVERYTHING, "load A, forward A, forward A, backward A, backward A"),
+    _state("layers", EVERYTHING, LAYERS),
     _state("second-row", ROWS, TWO),
     _state("second-row-only-documents", ROWS, ONE_BY_ONE, "kept", "documents"),
-    _state("stacked", PACKED, "load A, load B, forward A, forward B, backward B, backward A"),
+    _state("stacked", PACKED, STACKED),
     _state("back-to-the-first", PACKED, "load A, load B, forward B, backward B, forward A, backward A"),
     _state("checkpoint", EVERYTHING, "load A, checkpoint A, load B, checkpoint B, backward A, backward B", ids="D3 D4"),
     _state("reentrant", PACKED, "load A, reentrant A, load B, reentrant B, backward A, backward B", ids="D3 D4"),
@@ -78,7 +84,8 @@ POISON = (
 )
 
 SCHEDULE = (
-    Scenario("schedule/repeated", f"{OWN[EVERYTHING]} D5", EVERYTHING, SMALL, course=Course(repeats=20)),
+    Scenario("schedule/repeated", f"{OWN[EVERYTHING]} D5", EVERYTHING, SMALL, course=Course(repeats=34)),
+    Scenario("schedule/repeated-selection", f"{OWN[RAGGED]} D5", RAGGED, SMALL, course=Course(repeats=3)),
     Scenario("schedule/delayed", f"{OWN[PACKED]} D5", PACKED, SMALL, course=Course(repeats=20, delay=0.001)),
     Scenario("schedule/delayed-in-flight", f"{OWN[PACKED]} D3 D5", PACKED, SMALL,
              course=Course(TWO, repeats=3, delay=0.002)),

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 VERBS = ("load", "forward", "checkpoint", "reentrant", "offload", "peek", "backward")
 FORWARDS = ("forward", "checkpoint", "reentrant", "offload", "peek")
+BACKWARDS = ("backward", "backward first")
 RECOMPUTES = ("checkpoint", "reentrant", "offload")
 BUFFERS = ("fresh", "reused", "kept", "freed")
 ONCE = "load A, forward A, backward A"
-ACTION = re.compile(r"([a-z]+) ([A-Z])")
+ACTION = re.compile(r"([a-z]+) ([A-Z])( first)?")
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,11 @@ class Course:
              load      hands over a batch's metadata and prepares its step
              forward   runs the step; `checkpoint` under torch.utils.checkpoint, `reentrant` under its reentrant form,
                        `offload` with saved-tensor hooks that keep copies elsewhere, `peek` under no_grad
-             backward  of the batch's newest forward that has none yet
+             backward  of the batch's newest forward that has none yet; `backward A first` of its oldest
     buffers  where metadata lies: "fresh" (storage of its own, filled with something else after the load), "reused" (one
              set of tensors, refilled in place by every load), "kept" (new tensors only for what differs from the
-             batch before), "freed" (storage of its own, gone after the load)
+             batch before), "freed" (storage of its own, gone after the load; inputs go with their step, and what
+             comes later lies where they lay as soon as nobody holds them)
     renewed  rules whose metadata later batches renew; empty is all of them
     repeats  how often all of it happens; the bits must repeat where an implementation declares itself deterministic
     delay    up to so many seconds pass on each rank, at random, before every transfer
@@ -52,14 +54,9 @@ class Course:
 
     @property
     def actions(self) -> tuple[tuple[str, str], ...]:
-        """(verb, batch) in order. Raises ValueError for what is no action."""
-        found = []
-        for text in self.steps.split(","):
-            action = ACTION.fullmatch(text.strip())
-            if not action or action[1] not in VERBS:
-                raise ValueError(f"course: {text.strip()!r} is no action such as 'forward A': {', '.join(VERBS)}")
-            found.append((action[1], action[2]))
-        return tuple(found)
+        """(verb, batch) in order; `backward A first` has the verb "backward first". Raises ValueError for what is no
+        action."""
+        return tuple(_action(text.strip()) for text in self.steps.split(","))
 
     @property
     def batches(self) -> tuple[str, ...]:
@@ -72,6 +69,13 @@ class Course:
         return tuple(verb for verb in RECOMPUTES if any(verb == own for own, _ in self.actions))
 
 
+def _action(text: str) -> tuple[str, str]:
+    found = ACTION.fullmatch(text)
+    if not found or found[1] not in VERBS or found[3] and found[1] != "backward":
+        raise ValueError(f"course: {text!r} is no action such as 'forward A': {', '.join(VERBS)}, backward A first")
+    return found[1] + (found[3] or ""), found[2]
+
+
 def _check(actions: tuple[tuple[str, str], ...]) -> None:
     """Every batch is loaded before it is used, every backward has a forward."""
     loaded, waiting = set(), []
@@ -80,9 +84,9 @@ def _check(actions: tuple[tuple[str, str], ...]) -> None:
             loaded.add(letter)
         elif letter not in loaded:
             raise ValueError(f"course: '{verb} {letter}' comes before 'load {letter}'")
-        elif verb == "backward" and letter not in waiting:
+        elif verb in BACKWARDS and letter not in waiting:
             raise ValueError(f"course: 'backward {letter}' has no forward")
-        elif verb == "backward":
+        elif verb in BACKWARDS:
             waiting.remove(letter)
         elif verb != "peek":
             waiting.append(letter)

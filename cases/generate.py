@@ -18,10 +18,13 @@ from cases.rules.regions import Regions, Router
 from cases.rules.rule import Rule
 from cases.rules.vision import Vision
 from cases.rules.window import Window
+from cases.runs import Runs
 from cases.topology import Topology
 
 REPLAY = "replay:"
 MAX_TOKENS = 192
+STRIDES = ("dense", "dense", "unbind", "transposed", "interleaved", "unlike", "expanded-keys")
+HUGE = (1 << 40, (1 << 40) + 1, 1 << 53, (1 << 53) + 1)
 
 
 class Draw(Protocol):
@@ -79,11 +82,11 @@ def case(draw: Draw, max_tokens: int = MAX_TOKENS, worlds: Sequence[int] = WORLD
     batch, (heads, kv_heads) = draw.one([1, 1, 2]), draw.one([(4, 2), (2, 2), (4, 1), (8, 2), (1, 1), (6, 3)])
     shape = Shape(batch, tokens, heads, kv_heads, draw.one([32, 32, 24, 64, 80]), draw.one([None, None, None, 16]))
     chosen = mask(draw, shape, -(-tokens // world))
-    inputs = Inputs(strides=draw.one(["dense", "dense", "unbind", "transposed"]),
-                    dout=draw.one(["random", "random", "expanded", "ones"]),
+    inputs = Inputs(strides=draw.one(STRIDES),
+                    dout=draw.one(["random", "random", "expanded", "expanded-heads", "ones", "sum"]),
                     poison=draw.one([None, None, None, "huge"]), spread=draw.one([1.0, 1.0, 4.0]),
                     grads=draw.one(["qkv"] * 6 + ["q", "kv"]))
-    scale = draw.one([None, None, None, 0.0, -0.3, 0.07])
+    scale = draw.one([None, None, None, 0.0, -0.3, 0.07, 1.7, -1.3])
     names = " ".join([rule.requirement for rule in chosen.rules] + ["A7"] * (len(chosen.rules) > 1)
                      + ["A9"] * (scale is not None) + ["B5"] * (inputs.poison is not None)
                      + ["B8"] * (inputs.grads != "qkv"))
@@ -97,12 +100,13 @@ def mask(draw: Draw, shape: Shape, shard: int) -> Mask:
     causal = draw.one([True, True, True, False])
     rules: list[Rule] = [Causal()] if causal else []
     if draw.one([True, False]):
-        size = draw.one([1, 2, shard - 1, shard, shard + 1, shard + 2, 2 * shard + 1, tokens, tokens + 3])
+        size = draw.one([1, 2, shard - 1, shard, shard + 1, shard + 2, 2 * shard + 1, tokens, tokens + 3,
+                         tokens + (1 << 16)])
         variants = [None, None, "inclusive", "compacted"] + ([] if causal else ["symmetric"])
         rules.append(Window(max(1, size), variant=draw.one(variants)))
     if draw.one([True, False]):
-        ids = tuple(runs(draw, tokens, shard, [0, 1, 2, 3, 4, 5, 6, 7]) for _ in batch)
-        rules.append(Documents(ids, variant=draw.one([None, None, "runs"])))
+        rules.append(Documents(tuple(documents(draw, tokens, shard) for _ in batch),
+                               variant=draw.one([None, None, "runs"])))
     if draw.one([True, False, False]):
         rules.append(Padding(tuple(spans(draw, tokens, shard) for _ in batch)))
     if draw.one([True, False]):
@@ -113,7 +117,15 @@ def mask(draw: Draw, shape: Shape, shard: int) -> Mask:
     return Mask(tuple(rules))
 
 
-def runs(draw: Draw, tokens: int, shard: int, options: list[int]) -> tuple[tuple[int, int], ...]:
+def documents(draw: Draw, tokens: int, shard: int) -> Runs:
+    """A few runs of small or of huge ids, or a document for every token."""
+    kind = draw.one(["few", "few", "few", "huge", "single"])
+    if kind == "single":
+        return tuple((number, 1) for number in range(1, tokens + 1))
+    return runs(draw, tokens, shard, [0, 1, 2, 3, 4, 5, 6, 7] if kind == "few" else [0, 1, *HUGE])
+
+
+def runs(draw: Draw, tokens: int, shard: int, options: list[int]) -> Runs:
     """A row of at most 12 runs whose values come from `options`; lengths favour the shard length."""
     found, left = [], tokens
     while left and len(found) < 11:

@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from cases.case import Case
-from cases.course import RECOMPUTES, Course
+from cases.course import BACKWARDS, RECOMPUTES, Course
 from cases.rows import Rows
-from harness import contract
+from harness import contract, inputs
+from harness.arena import Arena
 from harness.attempt import Answer, Passage, Turn, enter, load
 from harness.contract import Breach, Untouched
 from harness.implementation import Implementation, Session, Step
+from harness.inputs import Numbers
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
 
@@ -57,16 +59,18 @@ class _Walk:
         self.waiting: list[Passage] = []
         self.buffers: Rows | None = None
         self.guard = Untouched()
+        self.arena = Arena()
 
     def go(self) -> None:
         with ExitStack() as scope:
             for verb, letter in self.course.actions:
                 if verb == "load":
                     self.broken = self._load(letter)
-                elif verb == "backward":
-                    self.broken = self._backward(letter)
+                elif verb in BACKWARDS:
+                    self.broken = self._backward(letter, oldest=verb == "backward first")
                 else:
                     if not self.waiting:
+                        self._let_go()
                         self.broken = enter(scope, self.session, self.ranks)
                     self.broken = self.broken or self._forward(verb, letter)
                 if self.broken:
@@ -78,8 +82,9 @@ class _Walk:
 
     def _forward(self, verb: str, letter: str) -> list[Breach]:
         earlier = sum(passage.turn.batch == letter for passage in self.passages)
-        passage = Passage(self.steps[letter], called(self.problems[letter], earlier), self.layout, self.ranks,
-                          Turn(self.earlier + len(self.passages), letter, verb, self.course))
+        problem = called(self.problems[letter], earlier)
+        turn = Turn(self.earlier + len(self.passages), letter, verb, self.course)
+        passage = Passage(self.steps[letter], problem, self.layout, self.ranks, turn, self._room(problem))
         self.passages.append(passage)
         broken = passage.forward()
         self._look_at_metadata(passage, "forward")
@@ -87,8 +92,25 @@ class _Walk:
             self.waiting.append(passage)
         return broken
 
-    def _backward(self, letter: str) -> list[Breach]:
-        passage = [other for other in self.waiting if other.turn.batch == letter][-1]
+    def _room(self, problem: Problem) -> Numbers | None:
+        """Where dense inputs lie once those of steps that are over are gone; on a GPU torch's allocator sees to it."""
+        freed = self.course.buffers == "freed" and problem.case.inputs.strides == "dense"
+        if not freed or self.ranks.device.type != "cpu":
+            return None
+        fresh = inputs.shard(problem.given, self.layout[self.ranks.group.rank], problem.case)
+        return Numbers(*map(self.arena.like, fresh.tensors()))
+
+    def _let_go(self) -> None:
+        """Looks at the inputs of steps that are over for the last time, and keeps nothing of them."""
+        for passage in self.passages if self.course.buffers == "freed" else ():
+            passage.late += passage.guard.breaches(self.ranks.group.rank)
+            passage.guard = Untouched()
+            passage.parts = {name: part.detach() for name, part in passage.parts.items()}
+            for name in ("local", "wanted"):
+                vars(passage).pop(name, None)
+
+    def _backward(self, letter: str, oldest: bool) -> list[Breach]:
+        passage = [other for other in self.waiting if other.turn.batch == letter][0 if oldest else -1]
         self.waiting.remove(passage)
         broken = passage.backward()
         self._look_at_metadata(passage, "backward")
@@ -98,7 +120,7 @@ class _Walk:
         """Hands over metadata in the buffers that the course asks for. Those that still exist are watched from then on,
         refilled or not."""
         how = self.course.buffers
-        batch = self.buffers = _buffers(how, self.buffers, self.problems[letter].rows)
+        batch = self.buffers = _buffers(how, self.buffers, self.problems[letter].rows, self.arena)
         self.steps[letter], broken = load(self.session, batch, self.ranks, self.course)
         if how == "fresh":
             contract.refill(batch)
@@ -119,9 +141,11 @@ def called(problem: Problem, earlier: int) -> Problem:
     return problem_of(problem.case, problem.variants, problem.seed + CALL_SEED * earlier) if earlier else problem
 
 
-def _buffers(how: str, before: Rows | None, rows: Rows) -> Rows:
+def _buffers(how: str, before: Rows | None, rows: Rows, arena: Arena) -> Rows:
     """`rows` in storage of its own, in the buffers of the batch before, or new only where it differs from them."""
-    if before is None or how in ("fresh", "freed"):
+    if how == "freed":
+        return rows.with_metadata(**{name: arena.like(x).copy_(x) for name, x in contract.metadata(rows).items()})
+    if before is None or how == "fresh":
         return contract.copied(rows)
     held, wanted = contract.metadata(before), contract.metadata(rows)
     if how == "reused":

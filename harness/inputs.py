@@ -15,6 +15,7 @@ DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "bf16": torch.bfloat16, 
 HUGE = {"fp64": 1e15, "fp32": 1e15, "bf16": 1e15, "fp16": 1e4}
 BESIDE = float("nan")
 TAIL = 5
+UNLIKE = {"q": "dense", "k": "transposed", "v": "unbind", "dout": "interleaved"}
 
 
 @dataclass(frozen=True)
@@ -42,15 +43,18 @@ def draw(case: Case, seed: int | None = None) -> Numbers:
         return torch.randn(shape.batch, heads, tokens, dim, generator=generator, dtype=torch.float64)
 
     q = normal(shape.heads, shape.tokens, shape.head_dim) * inputs.spread
-    k = normal(shape.kv_heads, shape.tokens, shape.head_dim)
-    v = normal(shape.kv_heads, shape.tokens, shape.v_dim)
-    dout = normal(shape.heads, 1 if inputs.dout == "expanded" else shape.tokens, shape.v_dim)
+    kv_heads = 1 if inputs.strides == "expanded-keys" else shape.kv_heads
+    k = normal(kv_heads, shape.tokens, shape.head_dim)
+    v = normal(kv_heads, shape.tokens, shape.v_dim)
+    heads, tokens = (1 if inputs.dout == kind else size
+                     for kind, size in (("expanded-heads", shape.heads), ("expanded", shape.tokens)))
+    dout = normal(heads, tokens, shape.v_dim)
     dout = torch.ones_like(dout) if inputs.dout in ("ones", "sum") else dout
     if inputs.outliers != 1:
         for x, factor in ((k, inputs.outliers ** 0.5), (v, inputs.outliers), (dout, inputs.outliers)):
             x[:, :, 3::7] *= factor
-    full = (shape.batch, shape.heads, shape.tokens, shape.v_dim)
-    return Numbers(q.to(dtype), k.to(dtype), v.to(dtype), dout.to(dtype).expand(full))
+    k, v = (x.to(dtype).expand(-1, shape.kv_heads, -1, -1) for x in (k, v))
+    return Numbers(q.to(dtype), k, v, dout.to(dtype).expand(-1, shape.heads, shape.tokens, -1))
 
 
 def poisoned(numbers: Numbers, case: Case, mask: Mask, rows: Rows) -> Numbers:
@@ -73,13 +77,29 @@ def poison_value(case: Case) -> float:
 def shard(whole: Numbers, positions: Tensor, case: Case, device: str | torch.device = "cpu") -> Numbers:
     """One rank's part in the memory layout of `case.inputs`: positions `[B, L]`, -1 a filler slot (dout 0)."""
     fill = poison_value(case)
-    q, k, v = (_strided(take(x, positions, fill), case.inputs.strides, device) for x in (whole.q, whole.k, whole.v))
+    q, k, v = (_part(name, getattr(whole, name), positions, fill, case, device) for name in "qkv")
     if case.inputs.dout == "sum" and bool((positions >= 0).all()):
         return Numbers(q, k, v, whole.dout.new_ones((), device=device).expand(*q.shape[:3], whole.dout.shape[3]))
-    if whole.dout.stride(2) == 0 and whole.dout.shape[2] > 1 and bool((positions >= 0).all()):
+    if _stands(whole.dout, 2) and bool((positions >= 0).all()):
         row = whole.dout[:, :, :1].clone().to(device)
         return Numbers(q, k, v, row.expand(-1, -1, positions.shape[1], -1))
-    return Numbers(q, k, v, _strided(take(whole.dout, positions, 0.0), case.inputs.strides, device))
+    return Numbers(q, k, v, _part("dout", whole.dout, positions, 0.0, case, device))
+
+
+def _part(name: str, whole: Tensor, positions: Tensor, fill: float, case: Case, device: str | torch.device) -> Tensor:
+    """One tensor of a rank, in its strides; one that is the same in all heads stays so."""
+    if _stands(whole, 1):
+        one = take(whole[:, :1], positions, fill)
+        return _strided(one, _strides(name, case), device).expand(-1, whole.shape[1], -1, -1)
+    return _strided(take(whole, positions, fill), _strides(name, case), device)
+
+
+def _strides(name: str, case: Case) -> str:
+    return UNLIKE[name] if case.inputs.strides == "unlike" else case.inputs.strides
+
+
+def _stands(x: Tensor, dim: int) -> bool:
+    return x.stride(dim) == 0 and x.shape[dim] > 1
 
 
 def take(whole: Tensor, positions: Tensor, fill: float = 0.0) -> Tensor:
@@ -105,11 +125,11 @@ def another(local: Numbers, case: Case, number: int) -> Numbers:
     """Other values in the same memory layout, for timed iterations that rotate input sets."""
     generator = torch.Generator(device=local.q.device).manual_seed(number)
 
-    def like(x: Tensor) -> Tensor:
+    def like(name: str, x: Tensor) -> Tensor:
         values = torch.randn(x.shape, generator=generator, device=x.device, dtype=torch.float32).to(x.dtype)
-        return _strided(values, case.inputs.strides, x.device)
+        return _strided(values, _strides(name, case), x.device)
 
-    return Numbers(like(local.q), like(local.k), like(local.v), like(local.dout))
+    return Numbers(**{name: like(name, x) for name, x in vars(local).items()})
 
 
 def written(numbers: Numbers, used: Numbers) -> Numbers:

@@ -67,7 +67,20 @@ class Documents(Rule):
         return replace(self, ids=tuple(runs.stretch_runs(row, tokens, to) for row in self.ids))
 
     def another(self, tokens: int, number: int) -> "Documents":
-        return replace(self, ids=tuple(runs.rolled(row, tokens, number) for row in self.ids))
+        """Batch C has the edges of A and joins other runs."""
+        if number != 2:
+            return replace(self, ids=tuple(runs.rolled(row, tokens, number) for row in self.ids))
+        return replace(self, ids=tuple(_joined(row, tokens, number) for row in self.ids))
+
+
+def _joined(row: Runs, tokens: int, number: int) -> Runs:
+    """The last run goes on with the first document, or with none where it did; rolled where that would move an edge."""
+    row = runs.merged(row)
+    last = max((at for at, (value, _) in enumerate(row) if value > 0), default=0)
+    first = next((value for value, _ in row if value > 0), 0)
+    other = first if row[last][0] != first else max(value for value, _ in row) + 1
+    joined = (*row[:last], (other, row[last][1]), *row[last + 1:])
+    return joined if len(row) > 2 and runs.merged(joined) == joined else runs.rolled(row, tokens, number)
 
 
 def _run_numbers(ids: Tensor) -> Tensor:
@@ -114,16 +127,18 @@ CASES = (
     Scenario("packed/straddle", "A1 A3", _packed([37, 101, 118])),
     Scenario("packed/short", "A1 A3", _packed(SHORT), Shape(tokens=sum(SHORT), heads=4, kv_heads=4, head_dim=64)),
     Scenario("packed/long-then-short", "A1 A3", _packed([190, 3, 5, 58]), Shape(heads=8, kv_heads=2)),
-    Scenario("packed/single-tokens", "A1 A3", _packed([1] * 24 + [40]), Shape(tokens=64)),
+    Scenario("packed/single-tokens", "A1 A3", _packed([1] * 300 + [20]), Shape(tokens=320)),
     Scenario("packed/shards", "A1 A3", _shards(0), least_world=2),
     Scenario("packed/shards-plus-one", "A1 A3", _shards(1), Shape(head_dim=80), least_world=2),
     Scenario("packed/shards-minus-one", "A1 A3", _shards(-1), Shape(heads=4, kv_heads=1), least_world=2),
-    Scenario("packed/full", "A3", Mask((Documents.packed([37, 101, 62]),)), Shape(tokens=200, head_dim=64)),
+    Scenario("packed/full", "A3", Mask((Documents.packed([37, 101, 62], [120, 80]),)),
+             Shape(batch=2, tokens=200, head_dim=64)),
     Scenario("packed/tail-zero", "A1 A3 A4 B3", _causal(((1, 90), (2, 110), (0, 56)))),
     Scenario("packed/leading-zero", "A1 A3 A4 B3", _causal(((0, 33), (4, 90), (2, 133)))),
     Scenario("packed/interior-zero", "A1 A3 A4 B3", _causal(((1, 90), (0, 41), (1, 60), (2, 65)))),
     Scenario("packed/negative-ids", "A1 A3 A4 B3", _causal(((7, 80), (-1, 20), (3, 100), (-9, 56)))),
-    Scenario("packed/large-ids", "A1 A3", _causal(((1 << 40, 100), ((1 << 40) + 1, 70), (1 << 32, 86)))),
+    Scenario("packed/large-ids", "A1 A3",
+             _causal(((1 << 40, 60), ((1 << 40) + 1, 40), (1 << 53, 50), ((1 << 53) + 1, 50), (1 << 32, 56)))),
     Scenario("packed/reunited", "A1 A3", _causal(((1, 60), (2, 130), (1, 66))), Shape(head_dim=128)),
     Scenario("packed/reunited-runs", "A1 A3", _causal(((1, 60), (2, 130), (1, 66)), variant="runs")),
     Scenario("packed/two-rows", "A1 A3 A4 B3",

@@ -54,7 +54,17 @@ class Padding(Rule):
         return replace(self, spans=spans)
 
     def another(self, tokens: int, number: int) -> "Padding":
-        return replace(self, spans=tuple(runs.rolled_spans(row, tokens, number) for row in self.spans))
+        """Batch C differs from A in the first token alone, which one rank holds."""
+        if number != 2:
+            return replace(self, spans=tuple(runs.rolled_spans(row, tokens, number) for row in self.spans))
+        return replace(self, spans=tuple(_turned(row) for row in self.spans))
+
+
+def _turned(row: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """The spans with the first token padded, or not padded where it was."""
+    if any(start == 0 < end for start, end in row):
+        return tuple((max(1, start), end) for start, end in row if end > 1)
+    return ((0, 1), *row)
 
 
 def _causal(*spans: tuple[tuple[int, int], ...]) -> Mask:
@@ -84,7 +94,8 @@ CASES = (
     Scenario("padding/whole-row", "A1 A4 B3", _causal(((0, 128),), ()), Shape(batch=2, tokens=128)),
     Scenario("padding/everything", "A4 B3", _causal(((0, 64),)), Shape(tokens=64, heads=4, kv_heads=4)),
     Scenario("padding/one-left", "A4 B3", _causal(((0, 100), (101, 128))), Shape(tokens=128, head_dim=80)),
-    Scenario("padding/full", "A4 B3", Mask((Padding((((0, 10), (120, 150)),)),)), Shape(tokens=150, head_dim=24)),
+    Scenario("padding/full", "A4 B3", Mask((Padding((((0, 10), (120, 150)), ((40, 60),))),)),
+             Shape(batch=2, tokens=150, head_dim=24)),
     Scenario("padding/mask-and-ids", "A1 A3 A4 B3",
              Mask((Causal(), Padding((((30, 50), (170, 200)),)), Documents((((1, 90), (2, 90), (0, 20)),)))),
              Shape(tokens=200)),

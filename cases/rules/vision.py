@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cases import intervals, runs
-from cases.case import Place, Scenario, Shape
+from cases.case import Inputs, Place, Scenario, Shape
 from cases.mask import Mask
 from cases.rows import Rows
 from cases.rules.causal import Causal
@@ -127,16 +127,17 @@ CASES = (
     Scenario("vision/first-longer-than-window", "A1 A2 A5", _causal(ENDS, window=16), Shape(tokens=200)),
     Scenario("vision/straddle-window", "A1 A2 A5", _straddle(0.8, window=0.25)),
     Scenario("vision/overlay", "A1 A2 A5", _causal(IMAGES, variant="overlay", window=24), Shape(tokens=240)),
-    Scenario("vision/bounded", "A1 A2 A5", _causal(IMAGES, variant="bounded", window=24), Shape(tokens=240)),
+    Scenario("vision/bounded", "A1 A2 A5", _causal(IMAGES, APART, variant="bounded", window=24),
+             Shape(batch=2, tokens=240)),
     Scenario("vision/bounded-straddle", "A1 A2 A5", _straddle(1.6, window=0.4, variant="bounded"),
              Shape(heads=8, kv_heads=2)),
     Scenario("vision/none", "A1 A5", _causal(IMAGES, variant="none"), Shape(tokens=240)),
     Scenario("vision/none-packed", "A1 A2 A3 A4 A5 B3",
              Mask((Causal(), Vision((IMAGES,), variant="none"), Window(40), Documents((APART,)))),
              Shape(tokens=240, heads=4, kv_heads=1, head_dim=256)),
-    Scenario("vision/runs", "A1 A3 A4 A5 A8 B3",
+    Scenario("vision/runs", "A1 A3 A4 A5 A8 B3 B7",
              Mask((Causal(), Vision((IMAGES,)), Documents((APART,), variant="runs"), Padding((((70, 80),),)))),
-             Shape(tokens=240, heads=6, head_dim=128, value_dim=64)),
+             Shape(tokens=240, heads=6, head_dim=128, value_dim=64), inputs=Inputs("expanded-keys")),
     Scenario("vision/compacted", "A1 A2 A3 A4 A5 A9 B3",
              Mask((Causal(), Vision((IMAGES,), variant="overlay"), Window(24, variant="compacted"), Documents((APART,)),
                    Padding((((70, 80),),)))), Shape(tokens=240, heads=8, head_dim=8), scale=-0.4),

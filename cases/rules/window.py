@@ -93,6 +93,7 @@ def _compacted(place: Place) -> Mask:
 
 
 INTERLEAVED = ((1, 40), (2, 33), (1, 30), (0, 7), (2, 40))
+UNBROKEN = ((1, 90), (2, 60))
 PACKED = Documents.packed([50, 21, 79])
 LONG = Documents.packed([700, 3, 397])
 
@@ -105,7 +106,7 @@ CASES = (
     Scenario("sliding/shard-plus-one", "A1 A2", _near(1), Shape(heads=4, kv_heads=1)),
     Scenario("sliding/shard-plus-two", "A1 A2", _near(2)),
     Scenario("sliding/two-shards-plus-one", "A1 A2", _near(1, shards=2), Shape(tokens=255, head_dim=80)),
-    Scenario("sliding/beyond-row", "A1 A2", Mask((Causal(), Window(261))), Shape(tokens=256, head_dim=24)),
+    Scenario("sliding/beyond-row", "A1 A2", Mask((Causal(), Window((1 << 16) + 5))), Shape(tokens=256, head_dim=24)),
     Scenario("sliding/both-sides", "A2", Mask((Window(40),)), Shape(tokens=200)),
     Scenario("sliding/inclusive", "A1 A2", _near(0, variant="inclusive")),
     Scenario("sliding/inclusive-one", "A1 A2", Mask((Causal(), Window(1, variant="inclusive"))), Shape(tokens=131)),
@@ -113,8 +114,9 @@ CASES = (
              Shape(tokens=190)),
     Scenario("sliding/compacted", "A1 A2 A3 A4 B3", _compacted, Shape(tokens=240, heads=4, kv_heads=1)),
     Scenario("sliding/compacted-full", "A2 A3 A4 A9 B3 B8",
-             Mask((Window(20, variant="compacted"), Documents((INTERLEAVED,)), Padding((((20, 31),),)))),
-             Shape(tokens=150, heads=3, kv_heads=3, head_dim=160), inputs=Inputs(grads="kv")),
+             Mask((Window(20, variant="compacted"), Documents((INTERLEAVED, UNBROKEN)),
+                   Padding((((20, 31),), ((60, 64), (140, 150)))))),
+             Shape(batch=2, tokens=150, heads=3, kv_heads=3, head_dim=160), inputs=Inputs(grads="kv")),
     Scenario("sliding/packed-inclusive", "A1 A2 A3 A8 A9 B7", Mask((Causal(), Window(20, variant="inclusive"), PACKED)),
              Shape(tokens=150, heads=6), scale=0.3, inputs=Inputs(strides="transposed")),
     Scenario("sliding/packed-symmetric", "A2 A3 A8 B7", Mask((Window(20, variant="symmetric"), PACKED)),

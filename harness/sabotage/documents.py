@@ -49,23 +49,6 @@ class DocumentsOfFirstRow(Ids):
         return ids[:1].expand_as(ids)
 
 
-class DocumentIdsInInt32(Ids):
-    def ids(self, ids, batch):
-        return ids.to(torch.int32).to(torch.int64)
-
-
-class DocumentIdsInFloat32(Ids):
-    def ids(self, ids, batch):
-        return ids.to(torch.float32).to(torch.int64)
-
-
-class DocumentIdsInBytes(Ids):
-    """More than 15 documents repeat."""
-
-    def ids(self, ids, batch):
-        return torch.where(ids > 0, (ids - 1) % 15 + 1, ids)
-
-
 class NegativeIdsAreDocuments(Ids):
     breaks = ("A3", "A4")
 

@@ -5,10 +5,12 @@ from types import ModuleType
 
 from harness.sabotage import (
     backward,
+    caches,
     causal,
     dead,
     documents,
     heads,
+    ids,
     inputs,
     layout,
     merge,
@@ -18,6 +20,7 @@ from harness.sabotage import (
     regions,
     returns,
     routing,
+    rows,
     scale,
     size,
     state,
@@ -29,7 +32,7 @@ from harness.sabotage import (
 from harness.sabotage.fault import Fault, kebab
 
 CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
-           inputs, routing, layout, topology, protocol, timed, numerics, size)
+           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, numerics, size)
 
 
 def of(module: ModuleType) -> list[type[Fault]]:

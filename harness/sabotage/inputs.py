@@ -52,6 +52,36 @@ class StridesIgnored(Fault):
         return step(q, k + (in_memory_order(k.detach()) - k.detach()).nan_to_num(), v)
 
 
+class ValuesReadWithKeyStrides(Fault):
+    """One set of strides is handed to a kernel for k and v."""
+
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        alike = k.shape != v.shape or k.stride() == v.stride()
+        return step(q, k, v if alike else v + (reached(v.detach(), k.stride()) - v.detach()).nan_to_num())
+
+
+class ExpandedKeysEmpty(Fault):
+    """Keys of stride 0 are taken for keys that nobody wrote."""
+
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        return step(q, k * 0 if 0 in k.stride() else k, v)
+
+
+class DoutOfOneHead(Fault):
+    """A dout of stride 0 over heads is taken for that of the first head alone."""
+
+    breaks = ("B4", "B7")
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        out, lse = step(q, k, v)
+        first = torch.arange(out.shape[1])[:, None, None] == 0
+        return Changed.apply(out, lambda grad: grad * first if not grad.stride(1) and grad.stride(2) else grad), lse
+
+
 class GraphKept(Fault):
     breaks = ("B8",)
 
@@ -118,3 +148,11 @@ class MemoryBesideWritten(Fault):
             q._base.detach().zero_()
             q.detach().copy_(kept)
         return step(q, k, v)
+
+
+def reached(x: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """What stands at these strides in x's memory; its last number where they lead beyond it."""
+    memory = x.new_empty(0).set_(x.untyped_storage())[x.storage_offset():]
+    places = sum(torch.arange(size).view(-1, *[1] * (x.dim() - dim - 1)) * stride
+                 for dim, (size, stride) in enumerate(zip(x.shape, strides, strict=True)))
+    return memory[places.clamp(max=memory.numel() - 1)]

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from cases.rows import Rows
-from harness.sabotage.fault import Fault
+from harness.implementation import Group, Session, Step
+from harness.sabotage.fault import Fault, Result
+from harness.sabotage.state import memory
 from harness.sabotage.views import BackwardMaskFault, MaskFault, View
 from ringcp.mask import Mask
 
@@ -32,6 +34,22 @@ class Selection(Fault):
 class RegionsIgnored(Selection):
     def metadata(self, batch: Rows) -> Rows:
         return replace(batch, selected=None, token_regions=None, regions=0)
+
+
+class RegionsUnsteady(Fault):
+    """Every second call of a session rounds its output otherwise where regions are selected."""
+
+    breaks = ("D5",)
+
+    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
+        step, kept = session.load(batch), memory(session)
+
+        def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
+            kept["calls"] = kept.get("calls", 0) + 1
+            out, lse = step(q, k, v)
+            return (out if kept["calls"] % 2 or batch.selected is None else out * (1 + torch.finfo(out.dtype).eps)), lse
+
+        return forward
 
 
 class OwnRegionAlwaysSeen(Selection):

@@ -37,6 +37,13 @@ class ScaleZeroReadAsNone(Scale):
         return case.scale or None
 
 
+class ScaleCutToOne(Scale):
+    """A scale is taken for a share: nothing beyond -1 .. 1."""
+
+    def scale(self, case: Case) -> float | None:
+        return case.scale if case.scale is None else max(-1.0, min(1.0, case.scale))
+
+
 class ScaleWithoutSign(Scale):
     def scale(self, case: Case) -> float | None:
         return case.scale and abs(case.scale)

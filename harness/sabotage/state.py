@@ -1,12 +1,13 @@
 """Faults of memory: batches, buffers and saved tensors that outlive their step."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count, cycle, repeat
 
 import torch
 from torch import Tensor
 
 from cases.rows import Rows
-from harness import contract
 from harness.implementation import Group, Session, Step
 from harness.sabotage.fault import Fault, Result
 from harness.sabotage.gradients import Changed
@@ -52,48 +53,6 @@ class SelectionModified(Fault):
         return step
 
 
-class Cached(Fault):
-    """Steps are kept by `key` and never loaded twice."""
-
-    breaks = ("D3",)
-
-    def key(self, batch: Rows) -> object:
-        raise NotImplementedError
-
-    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
-        kept, key = memory(session), self.key(batch)
-        if key not in kept:
-            kept[key] = session.load(batch)
-        return kept[key]
-
-
-class CachedByShape(Cached):
-    def key(self, batch: Rows) -> object:
-        return tuple((name, tuple(tensor.shape)) for name, tensor in contract.metadata(batch).items())
-
-
-class CachedByAddress(Cached):
-    """Metadata at an address that was seen before is taken for the same metadata."""
-
-    def key(self, batch: Rows) -> object:
-        return tuple(tensor.data_ptr() for tensor in contract.metadata(batch).values())
-
-
-class CachedByFirstTensor(Cached):
-    """Only one of several metadata tensors decides whether a batch is new."""
-
-    def key(self, batch: Rows) -> object:
-        first = next(iter(contract.metadata(batch).values()), None)
-        return None if first is None else tuple(first.flatten().tolist())
-
-
-class CachedBySum(Cached):
-    """Batches with equal sums of their metadata are taken for the same."""
-
-    def key(self, batch: Rows) -> object:
-        return tuple(int(tensor.sum()) for tensor in contract.metadata(batch).values())
-
-
 class NewestBatchEverywhere(Fault):
     """A step reads what was loaded last, as a recompute does that looks metadata up again."""
 
@@ -106,18 +65,18 @@ class NewestBatchEverywhere(Fault):
 
 
 class SavedTensorsOverwritten(Fault):
-    """What a forward saves overwrites what the one before saved; `place` is where it lies."""
+    """What a forward saves overwrites what an earlier one saved; `where` tells call by call where it lies."""
 
     breaks = ("D3",)
 
-    def place(self, session: Session) -> dict:
+    def where(self, session: Session) -> Iterator[dict]:
         raise NotImplementedError
 
     def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
-        step, kept = session.load(batch), self.place(session)
+        step, where = session.load(batch), self.where(session)
 
         def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
-            places = iter(range(1000))
+            kept, places = next(where), count()
 
             def pack(x: Tensor) -> int:
                 place = next(places)
@@ -133,15 +92,48 @@ class SavedTensorsOverwritten(Fault):
 class SavedTensorsOfNewest(SavedTensorsOverwritten):
     """All steps of a session save in one place."""
 
-    def place(self, session: Session) -> dict:
-        return memory(session)
+    def where(self, session: Session) -> Iterator[dict]:
+        return repeat(memory(session))
 
 
 class SavedTensorsOfNewestCall(SavedTensorsOverwritten):
     """A loaded step keeps what its latest call saved: layers that share it run backward from the last one's."""
 
-    def place(self, session: Session) -> dict:
-        return {}
+    def where(self, session: Session) -> Iterator[dict]:
+        return repeat({})
+
+
+class SavedTensorsOfTwoNewestCalls(SavedTensorsOverwritten):
+    """A loaded step saves in two places in turn: three layers are one too many."""
+
+    def where(self, session: Session) -> Iterator[dict]:
+        return cycle(({}, {}))
+
+
+class SavedTensorsOnAStack(Fault):
+    """A backward takes what the newest forward saved, whichever it belongs to."""
+
+    breaks = ("D3",)
+
+    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
+        step, stack = session.load(batch), []
+
+        def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
+            saved, taken = [], []
+
+            def pack(x: Tensor) -> int:
+                stack.extend([] if saved else [saved])
+                saved.append(x)
+                return len(saved) - 1
+
+            def unpack(place: int) -> Tensor:
+                taken.extend([] if taken else [stack.pop()])
+                return taken[0][place]
+
+            with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+                return step(q, k, v)
+
+        return forward
 
 
 class OutputBufferReused(Fault):
@@ -231,8 +223,25 @@ class SecondCallAnswersFirst(Fault):
         return forward
 
 
-class CachedByFirstRow(Cached):
-    """Batches with equal metadata in their first row are taken for the same."""
+class RegionsOfFirstMicrobatch(Fault):
+    """Where regions lie is taken from the session's first batch; what is selected is fresh."""
 
-    def key(self, batch: Rows) -> object:
-        return tuple(tuple(tensor[0].flatten().tolist()) for tensor in contract.metadata(batch).values())
+    breaks = ("D3",)
+
+    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
+        if batch.token_regions is not None:
+            first = memory(session).setdefault("regions", batch.token_regions.clone())
+            batch = replace(batch, token_regions=first)
+        return session.load(batch)
+
+
+class TwoSlotsOfMetadata(Fault):
+    """Every third batch is loaded where the first one lay, which may still be in flight."""
+
+    breaks = ("D3",)
+
+    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
+        slots = memory(session)
+        turn = slots["turn"] = 1 - slots.get("turn", 1)
+        slots[turn] = session.load(batch)
+        return lambda q, k, v: slots[turn](q, k, v)

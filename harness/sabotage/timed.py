@@ -59,10 +59,11 @@ class RoughWhenRepeated(Repeated):
         return out * mask, lse
 
 
-class WrongAfterThreeCalls(Fault):
-    """Calls of a session are counted, so that a later batch is wrong."""
+class WrongAfterCalls(Fault):
+    """Calls of a session are counted, and those behind the `last` are wrong."""
 
     breaks = ("D5",)
+    last: int
 
     def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
         step, kept = session.load(batch), memory(session)
@@ -70,9 +71,17 @@ class WrongAfterThreeCalls(Fault):
         def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
             kept["calls"] = kept.get("calls", 0) + 1
             out, lse = step(q, k, v)
-            return (out * 1.01 if kept["calls"] > 3 else out), lse
+            return (out * 1.01 if kept["calls"] > self.last else out), lse
 
         return forward
+
+
+class WrongAfterThreeCalls(WrongAfterCalls):
+    last = 3
+
+
+class WrongAfterThirtyTwoCalls(WrongAfterCalls):
+    last = 32
 
 
 class Answers(Fault):

@@ -55,6 +55,11 @@ class WindowOfOneIgnored(WindowFault):
         return None if size == 1 else size
 
 
+class WindowInInt16(WindowFault):
+    def size(self, size: int, case: Case) -> int:
+        return (size + (1 << 15)) % (1 << 16) - (1 << 15)
+
+
 class WindowRoundedToBlocks(WindowFault):
     def size(self, size: int, case: Case) -> int:
         return -(-size // 16) * 16

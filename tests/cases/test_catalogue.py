@@ -7,6 +7,7 @@ import torch
 
 from cases import catalogue, coverage, generate, smoke, work
 from cases.case import DTYPES, LAYOUTS, MORE_LAYOUTS, WORLDS, Place, Scenario
+from cases.course import FORWARDS
 from cases.mask import Mask
 from cases.rules.regions import Regions
 from cases.rules.vision import Vision
@@ -34,7 +35,7 @@ def broken(case, requirement):
         return _without_ids_or_pads(case, requirement)
     own = next(rule for rule in case.mask.rules if rule.name == name)
     if isinstance(own, Window) and own.size >= case.shape.tokens:
-        return pairs(Mask((*rest, replace(own, size=own.size // 2))), case)
+        return pairs(Mask((*rest, replace(own, size=case.shape.tokens // 2))), case)
     if isinstance(own, Vision) and own.variant == "none":
         return pairs(Mask((*rest, replace(own, variant="overlay"))), case)
     return pairs(Mask(rest), case)
@@ -62,7 +63,7 @@ def test_a_case_names_only_rules_that_show_in_it(case):
     assert ("B8" in asked) == (inputs.grads != "qkv" or "peek" in case.course.steps)
     assert ("D1" in asked) != case.refused == ("D7" in asked)
     assert ("D2" in asked) == (case.topology != Topology())
-    calls = [verb for verb, _ in case.course.actions if verb not in ("load", "backward")]
+    calls = [verb for verb, _ in case.course.actions if verb in FORWARDS]
     assert ("D3" in asked) == (len(calls) > 1 or len(case.course.batches) > 1)
     assert ("D4" in asked) == bool(case.course.recomputes)
     assert ("D5" in asked) == (case.course.repeats > 1)
@@ -117,6 +118,32 @@ def area_by_rank(case):
 def need(case):
     layout = list(torch.arange(case.shape.tokens).tensor_split(max(case.world, 2)))
     return work.work(case.mask, case.rows(), case.shape, layout).need
+
+
+FIELDS = {"documents": ("documents",), "padding": ("padding",), "vision": ("token_types",),
+          "regions": ("token_regions", "selected"), "window": ("documents", "padding")}
+
+
+def as_first_row(case, kind):
+    """The allowed pairs where a rule reads the first row's metadata for all rows."""
+    rows = case.rows()
+    i, first = torch.arange(rows.tokens), {name: getattr(rows, name) for name in FIELDS[kind]}
+    first = {name: x if x is None else x[:1].expand_as(x) for name, x in first.items()}
+    return case.mask.allowed(replace(rows, **first), i, i).expand(rows.batch, rows.groups, -1, -1)
+
+
+def test_the_first_row_stands_for_no_other_in_any_kind_of_mask():
+    found = set()
+    for case in EACH:
+        names = [rule.name for rule in case.mask.rules]
+        for rule in case.mask.rules if case.shape.batch > 1 else ():
+            if rule.name in FIELDS and not torch.equal(pairs(case.mask, case), as_first_row(case, rule.name)):
+                kind = f"{rule.name}.{rule.variant}" if rule.variant else rule.name
+                found |= {("causal" if "causal" in names else "full", kind)} | {(kind, other) for other in names}
+    assert found >= {("causal", kind) for kind in ("documents", "padding", "vision", "regions", "documents.runs",
+                                                   "vision.bounded")}
+    assert found >= {("full", kind) for kind in ("documents", "padding", "window.compacted")}
+    assert found >= {("documents", "regions"), ("padding", "regions"), ("documents", "padding"), ("vision", "window")}
 
 
 def test_every_requirement_has_a_case_at_every_world():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from cases import generate
-from cases.case import Case
+from cases.case import KNOWN_INPUTS, Case
 
 
 def test_the_same_seed_gives_the_same_cases():
@@ -26,6 +26,17 @@ def test_random_cases_reach_every_rule_and_every_edge():
     assert {case.world for case in cases} == {1, 2, 3, 4}
     assert max(case.shape.tokens for case in cases) == 192 and min(case.shape.tokens for case in cases) == 1
     assert all(case.rows().tokens == case.shape.tokens for case in cases)
+
+
+def test_random_cases_draw_every_kind_of_numbers_and_of_ids():
+    cases = list(generate.cases(1, 400))
+    assert {case.inputs.strides for case in cases} == set(KNOWN_INPUTS["strides"]) - {"tail"}
+    assert {case.inputs.dout for case in cases} == set(KNOWN_INPUTS["dout"])
+    assert {abs(case.scale) > 1 for case in cases if case.scale} == {True, False}
+    ids = [value for case in cases for rule in case.mask.rules if rule.name == "documents"
+           for row in rule.ids for value, _ in row]
+    assert {1 << 53, (1 << 53) + 1} < set(ids) and max(value for value in ids if value < 1 << 40) > 64
+    assert max(rule.size for case in cases for rule in case.mask.rules if rule.name == "window") > 1 << 16
 
 
 def test_fixed_settings_are_kept():

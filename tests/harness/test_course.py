@@ -7,6 +7,7 @@ from cases import catalogue
 from harness import memory
 from harness.adapters.dense import Dense
 from harness.adapters.ring import Ring
+from harness.arena import Arena
 from tests.harness import rings
 from tests.harness.test_trial import trial
 
@@ -54,6 +55,37 @@ def test_other_bits_are_allowed_where_nobody_declares_them_equal():
     assert trial(case("schedule/repeated"), undeclared)["verdict"] == "PASS"
     strict = trial(case("schedule/every-bit"), undeclared)
     assert strict["verdict"] == "FAIL" and "other bits of out, dq, dk, dv on rank 0" in strict["reason"]
+
+
+def test_memory_that_nobody_holds_is_used_again():
+    arena, like = Arena(), torch.zeros(3, 4, dtype=torch.bool)
+    first, second = arena.like(like), arena.like(like)
+    place, view = first.data_ptr(), first[1:]
+    del first
+    assert second.data_ptr() != place != arena.like(like).data_ptr() and place % 64 == 0
+    del view
+    third = arena.like(like)
+    assert third.data_ptr() == place and third._version == 0 and third.shape == like.shape
+    assert arena.like(torch.zeros(2, 0)).shape == (2, 0)
+
+
+def test_inputs_of_a_step_that_is_over_are_let_go():
+    seen = []
+
+    class Places(Ring):
+        def open(self, case, group):
+            session = super().open(case, group)
+            load = session.load
+
+            def noted(batch):
+                step = load(batch)
+                return lambda q, k, v: seen.append((group.rank, q.data_ptr(), q._version)) or step(q, k, v)
+
+            session.load = noted
+            return session
+
+    assert trial(case("state/freed"), Places())["verdict"] == "PASS"
+    assert len(seen) == 6 and len(set(seen)) == 2
 
 
 def test_what_must_be_refused_passes_with_its_reason():

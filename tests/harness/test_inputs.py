@@ -79,7 +79,26 @@ def test_a_dout_of_a_sum_has_no_stride():
     assert not any(local.dout.stride()) and bool((local.dout == 1).all()) and local.dout.shape[2] == 32
 
 
-@pytest.mark.parametrize("options", [{}, {"dout": "expanded"}, {"strides": "transposed"}])
+def test_unlike_strides_are_of_four_kinds():
+    case = causal(strides="unlike")
+    local = inputs.shard(inputs.draw(case), torch.arange(32)[None], case)
+    plain = inputs.shard(inputs.draw(causal()), torch.arange(32)[None], causal())
+    assert len({x[:, :2].stride() for x in local.tensors()}) == 4
+    assert all(torch.equal(x, y) for x, y in zip(local.tensors(), plain.tensors(), strict=True))
+
+
+def test_expanded_heads_are_one_in_memory():
+    case = causal(strides="expanded-keys", dout="expanded-heads")
+    local = inputs.shard(inputs.draw(case), torch.arange(32)[None], case)
+    assert local.k.stride(1) == local.v.stride(1) == local.dout.stride(1) == 0 < local.q.stride(1)
+    assert 0 not in (local.k.stride(2), local.dout.stride(2)) and local.k.shape[1] == case.shape.kv_heads > 1
+    again = inputs.another(local, case, 3)
+    inputs.renewed(again, torch.Generator().manual_seed(1))
+    assert again.k.shape == local.k.shape
+
+
+@pytest.mark.parametrize("options", [{}, {"dout": "expanded"}, {"strides": "transposed"}, {"dout": "expanded-heads"},
+                                     {"strides": "expanded-keys"}, {"strides": "unlike"}])
 def test_what_a_rank_does_to_its_part_stays_there(options):
     problem = problem_of(causal(2, **options), ())
     before = [x.clone() for x in problem.given.tensors()]
