@@ -62,7 +62,7 @@ class Inputs:
     poison    None, "huge" (required level of B5) or "nan" (strict level): written to padded tokens and dead keys
     grads     which of q, k, v require gradients
     spread    standard deviation of q, which sets how sharp the softmax is
-    outliers  factor on v and dout, and its root on k, of every seventh token
+    outliers  factor on v and dout, and its root on k, of every seventh token; no more than the dtype holds
     """
 
     strides: str = "dense"

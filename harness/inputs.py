@@ -51,7 +51,8 @@ def draw(case: Case, seed: int | None = None) -> Numbers:
     dout = normal(heads, tokens, shape.v_dim)
     dout = torch.ones_like(dout) if inputs.dout in ("ones", "sum") else dout
     if inputs.outliers != 1:
-        for x, factor in ((k, inputs.outliers ** 0.5), (v, inputs.outliers), (dout, inputs.outliers)):
+        most = min(inputs.outliers, torch.finfo(dtype).max / 64)
+        for x, factor in ((k, most ** 0.5), (v, most), (dout, most)):
             x[:, :, 3::7] *= factor
     k, v = (x.to(dtype).expand(-1, shape.kv_heads, -1, -1) for x in (k, v))
     return Numbers(q.to(dtype), k, v, dout.to(dtype).expand(-1, shape.heads, shape.tokens, -1))
