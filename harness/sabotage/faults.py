@@ -10,6 +10,7 @@ from harness.sabotage import (
     documents,
     heads,
     inputs,
+    late,
     layout,
     merge,
     numerics,
@@ -29,7 +30,7 @@ from harness.sabotage import (
 from harness.sabotage.fault import Fault, kebab
 
 CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
-           inputs, routing, layout, topology, protocol, timed, numerics, size)
+           inputs, routing, layout, topology, protocol, timed, late, numerics, size)
 
 
 def of(module: ModuleType) -> list[type[Fault]]:
