@@ -10,11 +10,13 @@ from torch.utils.checkpoint import checkpoint
 from cases.course import PLAIN, Course
 from cases.rows import Rows
 from harness import contract, inputs, memory, promises
-from harness.contract import Breach, Untouched
+from harness.contract import Breach
 from harness.implementation import Session, Step
 from harness.inputs import Numbers
 from harness.problem import Problem
 from harness.ranks import Ranks
+from harness.trace import sent
+from harness.watch import LATER, LEFT, Returned, Untouched
 
 
 @dataclass
@@ -24,6 +26,8 @@ class Answer:
     number, what   which forward of the course it is, in words ("batch B after others"); nothing for a plain first one
     of             the batch and call that it answers, in words
     requirement    the SPEC id that this answer stands for beside those of its numbers
+    sent           of a course's first answer, at the strict level: each step's problem and the bytes that it sent, one
+                   number a rank, None where nobody counts
     """
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
@@ -33,6 +37,7 @@ class Answer:
     what: str = ""
     of: str = ""
     requirement: str | None = None
+    sent: list[tuple[Problem, tuple[int | None, ...]]] = field(default_factory=list)
 
 
 def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
@@ -45,12 +50,14 @@ def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
         contract.refill(batch)
         if broken:
             return Answer(breaches=broken, problem=problem)
-    passage = Passage(step, problem, layout, ranks, used=used)
+    passage = Passage(session, step, problem, layout, ranks, used=used)
     with ExitStack() as scope:
         broken = enter(scope, session, ranks) or passage.forward() or passage.backward()
         if broken:
             return Answer(breaches=broken, problem=problem)
         passage.look_for_a_kept_graph()
+        passage.returned.look(LATER)
+    passage.returned.look(LEFT)
     return passage.answer()
 
 
@@ -65,10 +72,14 @@ class Turn:
 
 
 class Passage:
-    """One forward of one rank, and the backward that belongs to it."""
+    """One forward of one rank, and the backward that belongs to it.
 
-    def __init__(self, step: Step, problem: Problem, layout: list[Tensor], ranks: Ranks, turn: Turn = Turn(),
-                 used: Numbers | None = None):
+    sent  at the strict level, bytes that left the rank in each of them; None where nobody counts
+    """
+
+    def __init__(self, session: Session, step: Step, problem: Problem, layout: list[Tensor], ranks: Ranks,
+                 turn: Turn = Turn(), used: Numbers | None = None):
+        self.session, self.sent = session, []
         self.step, self.problem, self.layout, self.ranks, self.turn = step, problem, layout, ranks, turn
         self.rank = ranks.group.rank
         fresh = inputs.shard(problem.given, layout[self.rank], problem.case, ranks.device)
@@ -76,9 +87,7 @@ class Passage:
         grads = problem.case.inputs.grads
         self.wanted = {name: x.requires_grad_() for name, x in zip("qkv", self.local.tensors(), strict=False)
                        if name in grads}
-        local = self.local
-        beside = {f"memory beside {name}": x._base for name, x in vars(local).items() if x._base is not None}
-        self.guard = Untouched(**vars(local), **beside)
+        self.guard, self.returned = Untouched(**vars(self.local)), Returned()
         self.parts: dict[str, Tensor] = {}
         self.late: list[Breach] = []
 
@@ -93,6 +102,7 @@ class Passage:
 
     def backward(self) -> list[Breach]:
         """Runs the backward. Returns what any rank found wrong with it."""
+        self.returned.look("before its backward")
         grads, broken = promises.kept(self.ranks, self._differentiate, self._unlike)
         self.parts |= zip([f"d{name}" for name in self.wanted], grads or [], strict=False)
         return broken
@@ -106,6 +116,9 @@ class Passage:
         found = contract.forward_breaches(*result, self.local, self.problem.case, self.rank)
         if self.turn.verb == "peek" and not found and result[0].requires_grad:
             found.append(kept_graph(self.rank))
+        if not found:
+            self.returned.add(**{name: x for name, x in zip(("out", "lse"), result, strict=True) if x is not None})
+        self.guard.look("in the forward")
         return found + contract.unasked(self.local, self.wanted, {}, self.rank)
 
     def _differentiate(self) -> list[Tensor]:
@@ -116,6 +129,9 @@ class Passage:
 
     def _unlike(self, grads: list[Tensor]) -> list[Breach]:
         filled = self.wanted if self.turn.verb == "reentrant" else {}
+        self.guard.look("in the backward")
+        self.returned.look("in the backward")
+        self.returned.add(**{f"d{name}": x for name, x in zip(self.wanted, grads, strict=True)})
         return (contract.gradient_breaches(dict(zip(self.wanted, grads, strict=True)), self.wanted, self.rank) +
                 contract.unasked(self.local, self.wanted, filled, self.rank))
 
@@ -132,17 +148,26 @@ class Passage:
 
     def answer(self) -> Answer:
         """Gathers what this forward and backward gave."""
-        late = self.ranks.all_gather(self.late + self.guard.breaches(self.rank))
+        late = self.ranks.all_gather(self.breaches())
         parts = self.ranks.gather_tensors({name: part.detach() for name, part in self.parts.items()})
         whole = _whole(parts, self.layout, self.problem.case.shape.tokens)
         return Answer(whole, [breach for part in late for breach in part], self.problem, self.turn.number)
 
+    def breaches(self) -> list[Breach]:
+        """What this rank found wrong with them."""
+        return self.late + self.guard.breaches(self.rank) + self.returned.breaches(self.rank)
+
     @contextmanager
     def _during(self, phase: str):
+        counting = self.turn.course.strict and phase != "no-grad"
+        before = self.session.traffic() if counting else None
         with ExitStack() as stack:
-            stack.enter_context(self.ranks.during(f"{self.turn.number} {phase}", self.turn.course))
+            heard = stack.enter_context(self.ranks.during(f"{self.turn.number} {phase}", self.turn.course))
             stack.enter_context(memory.fresh(self.turn.course.memory))
             yield
+        if counting:
+            traced = sent(heard(), self.ranks.group)
+            self.sent.append(before and self.session.traffic()[0] - before[0] if traced is None else traced)
 
 
 def _offered_alike(offered: list[bool]) -> list[Breach]:

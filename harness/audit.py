@@ -1,5 +1,6 @@
 """What a trial costs at least (pairs, arithmetic, bytes) and what it moved; bytes as a gate (SPEC D6, D9)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -78,11 +79,11 @@ def traffic(session: Session, ranks: Ranks) -> Traffic:
 
 
 def breaches(case: Case, mask: Mask, layout: list[Tensor], moved: Traffic) -> list[Breach]:
-    """Ends that do not fit (D6), keys that never came, bytes beyond 1.1 times the need at the strict level (D9)."""
+    """Ends that do not fit (D6), keys that never came (D9)."""
     found = [Breach("D6", f"the ends of a call do not fit: {words}", "equal calls at both ends", words)
              for words in moved.unlike[:1]]
     done = _counted(case, mask, _Layout(layout))
-    return found + _absent(done.need, moved) + (_excess(case, done, moved) if case.course.strict else [])
+    return found + _absent(done.need, moved)
 
 
 def _absent(need: tuple[int, ...], moved: Traffic) -> list[Breach]:
@@ -96,13 +97,14 @@ def _absent(need: tuple[int, ...], moved: Traffic) -> list[Breach]:
                    f"{need[rank]} keys and values", "0 bytes", rank) for rank in lacking if need[rank]][:1]
 
 
-def _excess(case: Case, done: Work, moved: Traffic) -> list[Breach]:
+def lavish(case: Case, mask: Mask, layout: list[Tensor], sent: Iterable[int | None], when: str = "") -> list[Breach]:
+    """Bytes beyond 1.1 times the need (D9, strict), where the ranks `sent` so many in one step."""
     itemsize = DTYPES[case.dtype].itemsize
-    allowed = done.send_bytes(case.shape, itemsize, max(itemsize, 4))
-    for rank, (least, sent) in enumerate(zip(allowed, moved.sent or [], strict=False)):
-        if least >= GATED and sent > EXCESS * least:
-            headline = f"rank {rank} sends {sent / least:.2f} times the bytes that the mask needs"
-            return [Breach("D9", headline, f"at most {EXCESS} x {least} bytes", f"{sent} bytes", rank, "strict")]
+    allowed = _counted(case, mask, _Layout(layout)).send_bytes(case.shape, itemsize, max(itemsize, 4))
+    for rank, (least, much) in enumerate(zip(allowed, sent, strict=True)):
+        if least >= GATED and much is not None and much > EXCESS * least:
+            headline = f"rank {rank} sends {much / least:.2f} times the bytes that the mask needs{when}"
+            return [Breach("D9", headline, f"at most {EXCESS} x {least} bytes", f"{much} bytes", rank, "strict")]
     return []
 
 

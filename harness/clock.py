@@ -3,7 +3,7 @@
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,11 +34,24 @@ class Timing:
     bound: bool = False
 
 
+class Measured(NamedTuple):
+    """A measurement, and what was timed, so that it can be verified as it is.
+
+    record  `measurement` of docs/design.md
+    used    the tensors of an iteration
+    sent    bytes that left each rank in each iteration, warmup and all; None where nobody counts
+    """
+
+    record: dict[str, Any]
+    step: Step
+    used: Numbers
+    sent: list[tuple[int | None, ...]]
+
+
 def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
-            timing: Timing) -> Turns[tuple[dict[str, Any], Step, Numbers]]:
+            timing: Timing) -> Turns[Measured]:
     """Times `timing.iters` iterations, at least one, with a pause before each and one at the end; every rank takes
-    part, all return the same measurement. The step that was timed, and the tensors of an iteration, come with it, so
-    that they can be verified as they are."""
+    part, all return the same measurement."""
     sets = _sets(problem, layout, ranks, timing)
     usage, started = Usage(ranks.device), time.perf_counter()
     with usage.kept_by_session():
@@ -60,9 +73,11 @@ def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
     yield
     mine = loaded, laps[timing.warmup:], _mean(moved[timing.warmup:]), usage.peak, usage.extra
     measured = _summary(ranks.all_gather(mine), timing)
+    sent = ranks.all_gather([counted and counted[0] if lap.sent is None else lap.sent
+                             for lap, counted in zip(laps, moved, strict=True)])
     if limits:
         measured |= limits.record(ranks.all_gather(limits.mine(timing.warmup)))
-    return measured, step, sets[0]
+    return Measured(measured, step, sets[0], list(zip(*sent, strict=True)))
 
 
 def _sets(problem: Problem, layout: list[Tensor], ranks: Ranks, timing: Timing) -> list[Numbers]:

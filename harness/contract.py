@@ -133,19 +133,6 @@ def _unlike(name: str, x: object, shape: tuple, dtype: torch.dtype, device: torc
     return None
 
 
-class Untouched:
-    """SPEC B7: remembers the bits of tensors and names those that changed since."""
-
-    def __init__(self, **tensors: Tensor):
-        self._tensors = tensors
-        self._before = {name: bits(tensor).clone() for name, tensor in tensors.items()}
-
-    def breaches(self, rank: int) -> list[Breach]:
-        changed = [name for name, tensor in self._tensors.items() if not torch.equal(self._before[name], bits(tensor))]
-        return [Breach("B7", f"{name} was modified on rank {rank}", "unchanged inputs", f"other bits in {name}", rank)
-                for name in changed]
-
-
 def copied(rows: Rows) -> Rows:
     """Metadata in storage of its own, for an implementation to be given."""
     copies = {name: tensor.clone() for name, tensor in metadata(rows).items()}
@@ -166,8 +153,3 @@ def refill(rows: Rows) -> None:
 
 def _is_index(part: object, batch: int) -> bool:
     return isinstance(part, Tensor) and part.dtype == torch.int64 and (part.dim() == 1 or part.shape[:-1] == (batch,))
-
-
-def bits(x: Tensor) -> Tensor:
-    whole = x.detach().contiguous()[None]
-    return whole if whole.dtype == torch.bool or not whole.numel() else whole.view(torch.uint8)

@@ -1,7 +1,7 @@
 """Follows the course of a case: batches loaded, run forward and backward in the order it names, again and again."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,11 +12,12 @@ from cases.rows import Rows
 from harness import contract, inputs
 from harness.arena import Arena
 from harness.attempt import Answer, Passage, Turn, enter, load
-from harness.contract import Breach, Untouched
+from harness.contract import Breach
 from harness.implementation import Implementation, Session, Step
 from harness.inputs import Numbers
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
+from harness.watch import LATER, LEFT, Untouched, bits
 
 CALL_SEED = 100_003
 
@@ -27,6 +28,7 @@ def follow(session: Session, case: Case, implementation: Implementation, layout:
     Repeats add answers only where they differ from the first ones and may. A broken promise ends the course.
     """
     problems = {letter: problem_of(case.batch(letter), implementation.variants) for letter in case.course.batches}
+    passages: list[Passage] = []
     first: list[Passage] = []
     answers: list[Answer] = []
     for repeat in range(case.course.repeats):
@@ -34,10 +36,12 @@ def follow(session: Session, case: Case, implementation: Implementation, layout:
         walk.go()
         if walk.broken:
             return [Answer(breaches=walk.broken, problem=walk.problem)]
+        passages += walk.passages
         if not repeat:
             first, answers = walk.passages, [_answer(passage) for passage in walk.passages]
         else:
             answers += _again(first, walk.passages, repeat, implementation.deterministic)
+    answers[0].sent = _sent(passages, ranks) if case.course.strict else []
     return answers
 
 
@@ -78,13 +82,16 @@ class _Walk:
                     return
                 if not self.waiting and verb != "load":
                     self.passages[-1].look_for_a_kept_graph()
+                    self._look_at_results(LATER)
                     scope.close()
+                    self._look_at_results(LEFT)
 
     def _forward(self, verb: str, letter: str) -> list[Breach]:
         earlier = sum(passage.turn.batch == letter for passage in self.passages)
         problem = called(self.problems[letter], earlier)
         turn = Turn(self.earlier + len(self.passages), letter, verb, self.course)
-        passage = Passage(self.steps[letter], problem, self.layout, self.ranks, turn, self._room(problem))
+        passage = Passage(self.session, self.steps[letter], problem, self.layout, self.ranks, turn,
+                          self._room(problem))
         self.passages.append(passage)
         broken = passage.forward()
         self._look_at_metadata(passage, "forward")
@@ -112,6 +119,8 @@ class _Walk:
     def _backward(self, letter: str, oldest: bool) -> list[Breach]:
         passage = [other for other in self.waiting if other.turn.batch == letter][0 if oldest else -1]
         self.waiting.remove(passage)
+        if passage is not self.passages[-1]:
+            passage.returned.look(LATER)
         broken = passage.backward()
         self._look_at_metadata(passage, "backward")
         return broken
@@ -130,10 +139,14 @@ class _Walk:
         return broken
 
     def _look_at_metadata(self, passage: Passage, phase: str) -> None:
-        found = self.guard.breaches(self.ranks.group.rank)
+        found = self.guard.breaches(self.ranks.group.rank, f"in the {phase}")
         if found:
-            passage.late += [replace(breach, headline=f"{breach.headline} in the {phase}") for breach in found]
+            passage.late += found
             self.guard = Untouched()
+
+    def _look_at_results(self, when: str) -> None:
+        for passage in self.passages:
+            passage.returned.look(when)
 
 
 def called(problem: Problem, earlier: int) -> Problem:
@@ -156,16 +169,25 @@ def _buffers(how: str, before: Rows | None, rows: Rows, arena: Arena) -> Rows:
                                  for name, tensor in wanted.items()})
 
 
+def _sent(passages: list[Passage], ranks: Ranks) -> list[tuple[Problem, tuple[int | None, ...]]]:
+    """`Answer.sent`; what is run again for its backward is left out."""
+    plain = [passage for passage in passages if passage.turn.verb not in RECOMPUTES]
+    every = ranks.all_gather([None if None in passage.sent else sum(passage.sent) for passage in plain])
+    return [(passage.problem, sent) for passage, sent in zip(plain, zip(*every, strict=True), strict=True)]
+
+
 def _again(first: list[Passage], passages: list[Passage], repeat: int, deterministic: bool) -> list[Answer]:
-    """What a repeat adds: nothing where all bits are those of the first time."""
+    """What a repeat adds: nothing where all bits are those of the first time, as they were returned."""
     found = []
     for before, passage in zip(first, passages, strict=True):
-        other = [name for name in before.parts if not _same(before.parts[name], passage.parts[name])]
-        differing = {rank: names for rank, names in enumerate(passage.ranks.all_gather(other)) if names}
-        if differing:
+        first_time, this_time = before.returned.before, passage.returned.before
+        other = [name for name in first_time if not _same(first_time[name], this_time[name])]
+        names, broken = zip(*passage.ranks.all_gather((other, bool(passage.breaches()))), strict=True)
+        differing = {rank: own for rank, own in enumerate(names) if own}
+        if differing or any(broken):
             answer = passage.answer()
             answer.what, answer.requirement = f"repeat {repeat + 1}", "D5"
-            if deterministic or passage.turn.course.strict:
+            if differing and (deterministic or passage.turn.course.strict):
                 answer.what = ""
                 answer.breaches.append(_other_bits(differing, repeat, "required" if deterministic else "strict"))
             found.append(answer)
@@ -179,7 +201,7 @@ def _other_bits(differing: dict[int, list[str]], repeat: int, level: str) -> Bre
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(contract.bits(one), contract.bits(other))
+    return torch.equal(bits(one), bits(other))
 
 
 def _answer(passage: Passage) -> Answer:

@@ -9,15 +9,17 @@ from harness.attempt import gradients
 from harness.implementation import Session, Step
 from harness.inputs import Numbers
 from harness.ranks import Ranks
+from harness.trace import sent
 from harness.usage import Usage
 
 
 @dataclass(frozen=True)
 class Lap:
-    """Seconds of one iteration on one rank."""
+    """Seconds of one iteration on one rank, and the bytes that it sent by its calls; None where nothing is traced."""
 
     forward: float
     backward: float
+    sent: int | None = None
 
     @property
     def step(self) -> float:
@@ -28,7 +30,7 @@ def lap(session: Session, step: Step, numbers: Numbers, grads: str, ranks: Ranks
     """Times a step that all ranks begin together."""
     wanted = [x.requires_grad_() for name, x in zip("qkv", numbers.tensors(), strict=False) if name in grads]
     synchronize(ranks.device)
-    with usage.lap() as results, ranks.during("timed"):
+    with usage.lap() as results, ranks.during("timed") as heard:
         ranks.barrier()
         with session.scope():
             start = time.perf_counter()
@@ -39,7 +41,7 @@ def lap(session: Session, step: Step, numbers: Numbers, grads: str, ranks: Ranks
             synchronize(ranks.device)
             end = time.perf_counter()
         results += [x for x in (out, lse, *found) if x is not None]
-    return Lap(middle - start, end - middle)
+    return Lap(middle - start, end - middle, sent(heard(), ranks.group))
 
 
 def slowest(by_lap: list[tuple[Lap, ...]]) -> tuple[list[float], list[float], list[float]]:

@@ -87,8 +87,9 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
     moved, measured = audit.traffic(session, ranks), None
     judgement.ask([] if timing.bound else chosen[1:])
     if timing.iters and judgement.passed:
-        measured, step, used = yield from clock.measure(session, judgement.posed, layout, ranks, timing)
-        judgement.ask([(seed() if seed else fresh_seed(ranks)) % needed], step, used)
+        timed = yield from clock.measure(session, judgement.posed, layout, ranks, timing)
+        measured = timed.record
+        judgement.ask([(seed() if seed else fresh_seed(ranks)) % needed], timed.step, timed.used)
     session.close()
     if ranks.group.rank != 0:
         return None

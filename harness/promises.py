@@ -1,8 +1,8 @@
 """What each method of an implementation must give back: checked where it is called, told by all ranks together."""
 
 import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +50,17 @@ def kept(ranks: Ranks, action: Callable[[], Made], look: Callable[[Made], list[B
     every = ranks.all_gather((found, told))
     broken = [breach for part, _ in every for breach in part]
     return made, broken or alike([said for _, said in every])
+
+
+@contextmanager
+def silent(name: str, requirement: str, ranks: Ranks) -> Iterator[None]:
+    """Around a method that is asked before all ranks have agreed; Broken where it spoke to other ranks."""
+    with ranks.during(name) as heard:
+        yield
+    calls = heard()
+    if calls:
+        raise Broken(requirement, f"{name} speaks to other ranks ({calls[0].kind})",
+                     "no call before all ranks agree to run", calls[0].words(), ranks.group.rank)
 
 
 def refusal(made: Implementation, case: Case, setting: Setting, rank: int) -> str | None:

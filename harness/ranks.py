@@ -23,6 +23,7 @@ from harness.implementation import Group
 from harness.trace import Call, Trace
 from harness.wire import tapped
 
+Heard = Callable[[], list[Call] | None]
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 Tensors = dict[str, Tensor]
 
@@ -41,7 +42,7 @@ class Ranks(Protocol):
 
     def begin(self) -> None: ...
 
-    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager: ...
+    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager[Heard]: ...
 
     def calls(self) -> list[Call] | None: ...
 
@@ -109,15 +110,16 @@ class ProcessRanks:
         self.trace.begin()
 
     @contextmanager
-    def during(self, phase: str, course: Course = PLAIN) -> Iterator[None]:
-        """Traces what an implementation does in `phase`, with the delays of the course before each call."""
-        trace, group = self.trace, self.group
+    def during(self, phase: str, course: Course = PLAIN) -> Iterator[Heard]:
+        """Traces what an implementation does in `phase`, with the delays of the course before each call. Yields what
+        tells the calls so far."""
+        trace, group, begun = self.trace, self.group, self.trace.count
         trace.phase = phase
         if course.delay or course.late:
             trace.before = lambda call: time.sleep(delays(course, group.rank, group.size, f"{trace.count} {call.kind}"))
         try:
             with tapped(trace):
-                yield
+                yield lambda: trace.calls(begun)
         finally:
             trace.phase, trace.before = "", None
 
@@ -165,10 +167,10 @@ class ThreadRanks:
     def begin(self) -> None:
         """Threads trace nothing."""
 
-    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager:
+    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager[Heard]:
         """Threads make no calls that could be traced; delays come before the phase."""
         time.sleep(delays(course, self.group.rank, self.group.size, phase))
-        return nullcontext()
+        return nullcontext(lambda: None)
 
     def calls(self) -> None:
         return None

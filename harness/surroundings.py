@@ -1,14 +1,33 @@
-"""What an implementation must leave as it found: torch's settings of the process, which the next trial lives with."""
+"""What an implementation must leave as it found: torch's settings of the process and its random numbers, which the next
+trial lives with."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from harness.contract import Breach
+from harness.turns import Made, Turns
 
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
+SEED = 0x72696E67
+
+
+class State(bytes):
+    """What a random number generator holds; in words a digest."""
+
+    def __str__(self) -> str:
+        return f"state {hashlib.sha256(self).hexdigest()[:8]}"
+
+    def tensor(self) -> torch.Tensor:
+        return torch.frombuffer(bytearray(self), dtype=torch.uint8)
+
+
+def _cuda_state() -> State | None:
+    """None where no CUDA generator exists yet."""
+    return State(torch.cuda.get_rng_state().numpy()) if torch.cuda.is_initialized() else None
+
 
 SETTINGS: dict[str, Setting] = {
     "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
@@ -17,22 +36,54 @@ SETTINGS: dict[str, Setting] = {
     "number of threads": (torch.get_num_threads, torch.set_num_threads),
     "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     "autocast on cpu": (lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+    "random numbers on cpu": (lambda: State(torch.get_rng_state().numpy()),
+                              lambda state: torch.set_rng_state(state.tensor())),
+    "random numbers on cuda": (_cuda_state, lambda state: state and torch.cuda.set_rng_state(state.tensor())),
 }
 
 
-@contextmanager
-def restored(rank: int) -> Iterator[Callable[[], list[Breach]]]:
-    """Yields a look at what has changed since; puts every setting back at the end, also after an exception."""
-    before = {name: get() for name, (get, _) in SETTINGS.items()}
+class Surroundings:
+    """The settings of this process as one trial found them. `with` puts them back at its end, also after an exception.
 
-    def changed() -> list[Breach]:
+    Random numbers on the CPU begin from SEED in every trial: whoever reseeds would not be seen where the state that it
+    leaves is the one that was there. Threads share them, so that each of their ranks begins from the same.
+    rank  who is told of in a breach
+    """
+
+    def __init__(self, rank: int):
+        self.rank, self._found = rank, {}
+
+    def __enter__(self) -> "Surroundings":
+        torch.default_generator.manual_seed(SEED)
+        self._before = {name: get() for name, (get, _) in SETTINGS.items()}
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.restore()
+
+    def restore(self) -> None:
+        """Puts back what differs, and keeps it in mind."""
+        for name in self._differing():
+            SETTINGS[name][1](self._before[name])
+
+    def _differing(self) -> list[str]:
         now = {name: get() for name, (get, _) in SETTINGS.items()}
-        return [Breach("D3", f"torch's {name} is left changed on rank {rank}", str(before[name]), str(now[name]), rank)
-                for name in before if now[name] != before[name]]
+        names = [name for name, before in self._before.items() if before is not None and now[name] != before]
+        self._found = {name: now[name] for name in names} | self._found
+        return names
 
-    try:
-        yield changed
-    finally:
-        for name, (get, put) in SETTINGS.items():
-            if get() != before[name]:
-                put(before[name])
+    def changed(self) -> list[Breach]:
+        """What was found changed so far; nothing is put back yet, so that ranks which are threads say the same."""
+        self._differing()
+        return [Breach("D3", f"torch's {name} is left changed on rank {self.rank}", str(self._before[name]), str(now),
+                       self.rank) for name, now in self._found.items()]
+
+    def between(self, turns: Turns[Made]) -> Turns[Made]:
+        """The same turns, each of which ends with the settings put back: those of others see nothing of it."""
+        while True:
+            try:
+                next(turns)
+            except StopIteration as end:
+                return end.value
+            self.restore()
+            yield

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.implementation import Group
+
 HEADER, SLOT, SLOTS = 16, 256, 1024
 LONGEST_SITE = 60
 
@@ -63,6 +65,11 @@ class Call(NamedTuple):
         return f"{self.kind} of {self.bytes} bytes{other} in {self.site}"
 
 
+def sent(calls: list[Call] | None, group: Group) -> int | None:
+    """Bytes that leave the rank of `group` in these calls; None where nothing is traced."""
+    return None if calls is None else sum(call.sent(group.ranks[group.rank]) for call in calls)
+
+
 class Trace:
     """One rank's calls of the current trial in a ring of SLOTS slots.
 
@@ -97,8 +104,9 @@ class Trace:
         if self.before:
             self.before(call)
 
-    def calls(self) -> list[Call]:
-        return _read(self._map)
+    def calls(self, since: int = 0) -> list[Call]:
+        """The newest calls, oldest first; `since` leaves out the first so many of the trial."""
+        return _read(self._map, since)
 
     def close(self) -> None:
         self._map.close()
@@ -114,9 +122,9 @@ def read(path: str | Path) -> list[Call]:
         return []
 
 
-def _read(data: bytes | mmap.mmap) -> list[Call]:
+def _read(data: bytes | mmap.mmap, since: int = 0) -> list[Call]:
     count = int.from_bytes(data[:8], "little")
-    slots = (HEADER + SLOT * (number % SLOTS) for number in range(max(0, count - SLOTS), count))
+    slots = (HEADER + SLOT * (number % SLOTS) for number in range(max(since, count - SLOTS), count))
     return [_parsed(bytes(data[start:start + SLOT])) for start in slots]
 
 

@@ -19,7 +19,7 @@ from harness.diagnose import diagnose
 from harness.implementation import Implementation, Session, Setting
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
-from harness.surroundings import restored
+from harness.surroundings import Surroundings
 from harness.turns import Turns, alone
 
 UNTIMED = Timing(iters=0)
@@ -46,7 +46,7 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
         return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
 
     problem = problem_of(case, implementation.variants)
-    with restored(ranks.group.rank) as changed:
+    with Surroundings(ranks.group.rank) as around:
         session, verdict = opened(implementation, case, ranks)
         if verdict:
             return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
@@ -55,13 +55,16 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
         broken = any(answer.breaches for answer in answers)
         measured, again = None, []
         if timing.iters and not broken:
-            measured, again = yield from timed(session, problem, layout, ranks, timing, seed)
+            measured, again = yield from around.between(timed(session, problem, layout, ranks, timing, seed))
         session.close()
-        answers[0].breaches += [breach for part in ranks.all_gather(changed()) for breach in part]
+        answers[0].breaches += [breach for part in ranks.all_gather(around.changed()) for breach in part]
     if ranks.group.rank != 0:
         return None
 
     answers[0].breaches += audit.breaches(case, problem.mask, layout, moved)
+    for number, (asked, sent) in enumerate(answers[0].sent):
+        when = f" in step {number + 1}" if number else ""
+        answers[0].breaches += audit.lavish(asked.case, asked.mask, layout, sent, when)
     verdict, decides = judge(answers + again, layout)
     others = {other.of: other.problem for other in answers if other.of and other.of != decides.of}
     diagnosis = diagnose(verdict, decides, decides.problem, layout, about, others) if diagnosed else None
@@ -73,10 +76,14 @@ def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks
           seed: Callable[[], int] | None) -> Turns[tuple[dict[str, Any], list[Answer]]]:
     """The measurement, and what the very step that was timed answers to numbers that it cannot know, written to the
     tensors that it was timed with."""
-    measured, step, used = yield from clock.measure(session, problem, layout, ranks, timing)
+    measured = yield from clock.measure(session, problem, layout, ranks, timing)
     fresh = problem_of(problem.case, problem.variants, seed() if seed else fresh_seed(ranks))
-    answer = attempt(session, fresh, layout, ranks, step, used)
-    return measured, [replace(answer, what="after timing", requirement="D3")]
+    answer = attempt(session, fresh, layout, ranks, measured.step, measured.used)
+    answers = [replace(answer, what="after timing", requirement="D3")]
+    for number, sent in enumerate(measured.sent if problem.case.course.strict and ranks.group.rank == 0 else ()):
+        lavish = audit.lavish(problem.case, problem.mask, layout, sent, f" in lap {number + 1}")
+        answers += [Answer(breaches=lavish, problem=problem)] if lavish else []
+    return measured.record, answers
 
 
 def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[list[Tensor], Verdict | None]:
@@ -112,8 +119,12 @@ def opened(implementation: Implementation, case: Case, ranks: Ranks) -> tuple[Se
 def _said(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[str | None, list[Tensor]]:
     size, rank = ranks.group.size, ranks.group.rank
     setting = Setting(size, ranks.device.type, ranks.group.shared is not None, case.course.recomputes)
-    refusal = promises.refusal(implementation, case, setting, rank)
-    return refusal, [] if refusal else promises.layout(implementation, case, size, rank)
+    with promises.silent("refuses", "D7", ranks):
+        refusal = promises.refusal(implementation, case, setting, rank)
+    if refusal:
+        return refusal, []
+    with promises.silent("layout", "contract", ranks):
+        return refusal, promises.layout(implementation, case, size, rank)
 
 
 def fresh_seed(ranks: Ranks) -> int:

@@ -12,6 +12,7 @@ from harness.sabotage import (
     heads,
     ids,
     inputs,
+    late,
     layout,
     merge,
     numerics,
@@ -32,7 +33,7 @@ from harness.sabotage import (
 from harness.sabotage.fault import Fault, kebab
 
 CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
-           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, numerics, size)
+           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, numerics, size)
 
 
 def of(module: ModuleType) -> list[type[Fault]]:

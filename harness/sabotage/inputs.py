@@ -18,6 +18,24 @@ class InputsModified(Fault):
         return result
 
 
+class QueriesScaledUntilBackward(Fault):
+    """Scales its queries in place in the forward, and back in the backward."""
+
+    breaks = ("B7",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        out, lse = step(q, k, v)
+        if not out.requires_grad:
+            return out, lse
+        q.data.mul_(2.0)
+
+        def restored(grad: Tensor) -> Tensor:
+            q.data.mul_(0.5)
+            return grad
+
+        return Changed.apply(out, restored), lse
+
+
 class KeysModified(Fault):
     """Scales its keys in place and forgets to scale them back."""
 

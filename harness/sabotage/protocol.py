@@ -211,6 +211,16 @@ class OutputOfOneRankDetached(Returned):
         return Changed.apply(out, lambda grad: grad * (not last(group))), lse
 
 
+class Reseeds(Fault):
+    """Every step sets torch's global seed."""
+
+    breaks = ("D3",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        torch.manual_seed(0)
+        return step(q, k, v)
+
+
 class KeysDetached(Fault):
     """dk and dv are never computed."""
 

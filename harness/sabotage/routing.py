@@ -6,9 +6,14 @@ import torch
 from torch import Tensor
 
 from cases.case import Case
-from harness.sabotage.fault import RingFault
+from cases.rows import Rows
+from harness.implementation import Group, Session, Step
+from harness.sabotage.copies import Copy
+from harness.sabotage.fault import Result, RingFault
+from harness.sabotage.state import memory
 from harness.sabotage.views import MaskFault, View
 from harness.sabotage.wires import WireFault
+from ringcp.exchange import Receive, Send
 
 
 class LocalOnly(MaskFault):
@@ -166,3 +171,25 @@ class UnevenRowsUnplaced(RingFault):
         if hop.place is not None:
             hop = replace(hop, place=torch.arange(len(hop.place)))
         return original(message, hop, rows, head_dim)
+
+
+class BytesAfterFirstStep(RingFault):
+    """From the second step of a session on, 256 KiB more go around than a step needs."""
+
+    breaks = ("D9",)
+
+    def bend(self, copy: Copy) -> None:
+        pass
+
+    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
+        step, kept = session.load(batch), memory(session)
+
+        def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
+            kept["calls"] = kept.get("calls", 0) + 1
+            if kept["calls"] > 1 and group.size > 1:
+                after, before = (group.rank + 1) % group.size, (group.rank - 1) % group.size
+                more = torch.zeros(1 << 16, device=q.device)
+                session.exchange.start([Send(after, more)], [Receive(before, more.shape, more.dtype, more.device)])()
+            return step(q, k, v)
+
+        return forward

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -75,6 +76,30 @@ class ChunksTakenInRankOrder(Fault):
         if len({part.shape[-1] for part in ranked}) == 1:
             session.inner.layout = replace(session.inner.layout, positions=tuple(ranked))
         return session
+
+
+def spoken() -> None:
+    """A collective of all ranks that there are; threads have none."""
+    if dist.is_initialized():
+        dist.all_reduce(torch.zeros(4))
+
+
+class RefusesAfterCollective(Fault):
+    """Ranks agree among themselves on whether to refuse."""
+
+    breaks = ("D7",)
+
+    def refuses(self, case: Case, setting: Setting) -> str | None:
+        spoken()
+        return super().refuses(case, setting)
+
+
+class LayoutAfterCollective(Fault):
+    breaks = ("D7",)
+
+    def layout(self, case: Case, world: int) -> list[Tensor]:
+        spoken()
+        return super().layout(case, world)
 
 
 class UnknownRulesIgnored(Fault):

@@ -23,9 +23,10 @@ WORDS = {
     "inputs": r"was modified|graph|no_grad|stride|memory|^d[qkv]: 0",
     "routing": r"\bhops?\b|keys of (rank|other|earlier)|arriv|bytes|own rank|nobody else",
     "layout": r"layout|position|\border",
-    "topology": r"\bgroup\b|refused|global rank|chunk|layout",
-    "protocol": r"shape|dtype|no tensor|NaN|disagree|: 0 \(|graph",
+    "topology": r"\bgroup\b|refused|global rank|chunk|layout|other ranks",
+    "protocol": r"shape|dtype|no tensor|NaN|disagree|: 0 \(|graph|left changed",
     "timed": r"after timing|repeat|checkpoint",
+    "late": r"changed after",
     "numerics": r"rounding|precision|overflow|clip|NaN|bits",
     "size": r"last key|never sees|block|dimension|only in (tokens|head|batch row)|beyond",
 }

@@ -5,6 +5,7 @@ import torch
 
 from harness import contract
 from harness.adapters.dense import Dense
+from harness.watch import Untouched
 from tests.harness.samples import causal, mixed
 
 NOTHING = torch.empty(0, dtype=torch.int64)
@@ -43,7 +44,7 @@ def test_one_rank_may_not_hold_everything_unless_declared():
 
 def test_untouched_sees_one_changed_bit_and_nan_alike():
     x, y = torch.tensor([1.0, float("nan")]), torch.zeros(2, 3).t()
-    guard = contract.Untouched(x=x, y=y)
+    guard = Untouched(x=x, y=y)
     assert guard.breaches(0) == []
     y[1, 1] = -0.0
     assert [found.headline for found in guard.breaches(1)] == ["y was modified on rank 1"]

@@ -32,7 +32,7 @@ def test_honest_rings_pass(name, made):
     (rings.CachedByPadding, "state/only-documents", "D3: batch B, step 2: "),
     (rings.ReadsNewest, "state/checkpoint", "D4: batch A, checkpoint: B3: dq"),
     (rings.ReadsNewest, "state/back-to-the-first", "D3: batch A, step 2: B3: out"),
-    (rings.OneBuffer, "state/two-in-flight", "D3: batch A, step 1: B3: lse off"),
+    (rings.OneBuffer, "state/two-in-flight", "D3: batch A, step 1: D3: lse changed after the forward"),
     (rings.Unsteady, "schedule/repeated", "D5: repeat 2 of the same inputs gives other bits of out"),
     (rings.ReadsUnwritten, "poison/fresh-packed", "B3: out off"),
     (rings.Obedient, "refuse/dropout", "D7: causal & dropout is not refused"),
