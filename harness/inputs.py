@@ -123,11 +123,10 @@ def put(parts: list[Tensor], layout: list[Tensor], tokens: int) -> Tensor:
 
 
 def another(local: Numbers, case: Case, number: int) -> Numbers:
-    """Other values in the same memory layout, for timed iterations that rotate input sets."""
-    generator = torch.Generator(device=local.q.device).manual_seed(number)
-
+    """Tensors in the same memory layout, all of them `number`, for timed iterations that rotate input sets and write
+    new values into each."""
     def like(name: str, x: Tensor) -> Tensor:
-        values = torch.randn(x.shape, generator=generator, device=x.device, dtype=torch.float32).to(x.dtype)
+        values = torch.full(x.shape, float(number), dtype=x.dtype, device=x.device)
         return _strided(values, _strides(name, case), x.device)
 
     return Numbers(**{name: like(name, x) for name, x in vars(local).items()})

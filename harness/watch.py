@@ -6,6 +6,8 @@ from torch import Tensor
 from harness.contract import Breach
 
 LATER, LEFT = "in a later step", "when the scope was left"
+INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16,
+            torch.float16: torch.int16, torch.float8_e4m3fn: torch.int8, torch.float8_e5m2: torch.int8}
 RESULTS = {"out": "B1", "lse": "B2"}
 
 
@@ -81,10 +83,10 @@ class Returned(Watch):
 
 
 def bits(x: Tensor) -> Tensor:
-    """The bytes of a tensor, NaN and the sign of 0 included."""
+    """The bits of a tensor as integers of its own width, NaN and the sign of 0 included."""
     whole = x.detach().contiguous()
     row = whole.as_strided((whole.numel(),), (1,))
-    return row if row.dtype == torch.bool else row.view(torch.uint8)
+    return row if row.dtype not in INTEGERS else row.view(INTEGERS[row.dtype])
 
 
 def _like(x: Tensor, before: Tensor) -> Tensor:

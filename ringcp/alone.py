@@ -37,8 +37,13 @@ class Silent:
     def _buffer(self, item: Receive, channel: int) -> Tensor:
         key = item.shape, item.dtype, item.device, channel
         if key not in self._buffers:
-            self._buffers[key] = torch.randn(item.shape, dtype=item.dtype, device=item.device)
+            self._buffers[key] = drawn(item.shape, item.dtype, item.device)
         return self._buffers[key]
+
+
+def drawn(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str) -> Tensor:
+    """Random numbers that leave torch's own state alone."""
+    return torch.empty(shape, dtype=dtype, device=device).normal_(generator=torch.Generator(device).manual_seed(0))
 
 
 def whole_work(mask: Mask, layout: Layout, rank: int, device: str = "cpu") -> Work:
@@ -64,7 +69,7 @@ def alone(kernel: Kernel, work: Work, scale: float, q: Tensor, k: Tensor, v: Ten
           dout: Tensor) -> Callable[[], Callable[[], Any]]:
     """Called, it runs the forward of `work` for local q and dout `[B, Hq, L, ...]`, and gives what runs the backward.
     Keys are drawn; k and v say in which form. What a kernel reads lies in its order beforehand."""
-    keys, values = (torch.randn(x.shape[0], x.shape[1], work.keys, x.shape[3], dtype=x.dtype, device=x.device)
+    keys, values = (drawn((x.shape[0], x.shape[1], work.keys, x.shape[3]), x.dtype, x.device)
                     for x in (k, v))
     given = q.detach(), keys, values, dout
     pieces = _pieces(work, *given) if isinstance(kernel, Banded) else [Piece(work, *given)]

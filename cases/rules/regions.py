@@ -190,7 +190,7 @@ CASES = (
              Mask((Causal(), Regions(((64, 64), (10, 30, 50, 38)), Router(13, 2, 4)),
                    Padding((((0, 21),), ((50, 60), (110, 128)))))),
              Shape(batch=2, tokens=128, heads=4, kv_heads=4, head_dim=1), inputs=Inputs(grads="qv")),
-    Scenario("csa/long-rows", "A1 A6", _even(1026, 57, Router(16, top_k=3, share=8)), Shape(tokens=1026, head_dim=16),
+    Scenario("csa/long-rows", "A1 A6", _even(1026, 57, Router(16, top_k=3, share=8)), Shape(tokens=1026, head_dim=8),
              note="blocks of queries, and one query over"),
     Scenario("csa/unbind", "A6 A8 A9 B7", Mask((Regions.even(150, 16, Router(14, 2, 8)),)),
              Shape(tokens=150, heads=6, head_dim=8, value_dim=24), scale=0.5, inputs=Inputs(strides="unbind")),
