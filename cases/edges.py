@@ -78,7 +78,7 @@ NUMBERS = (
     Scenario("edges/scale-zero-alike", "A9", Mask(), Shape(tokens=289, kv_heads=1, head_dim=24), scale=0.0,
              inputs=Inputs(dout="ones")),
     Scenario("edges/scale-negative", "A1 A9", PLAIN, _small(head_dim=64), scale=-1.3),
-    Scenario("edges/many-hops", "A6 A8 A9", _alone_but_one_a_rank, Shape(heads=8, kv_heads=1), scale=0.0,
+    Scenario("edges/many-hops", "A6 A8 A9", _alone_but_one_a_rank, Shape(heads=8, kv_heads=1), scale=0.0, least_world=4,
              inputs=Inputs(dout="ones")),
     Scenario("edges/sharp", "A1", PLAIN, _small(), inputs=Inputs(spread=30.0)),
     Scenario("edges/unbind", "A1 B7", PLAIN, _small(), inputs=Inputs(strides="unbind")),

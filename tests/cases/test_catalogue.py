@@ -234,7 +234,7 @@ def test_order_and_ids_are_stable():
 def test_default_cases_are_small():
     sizes = {case.name: case.shape.tokens * case.shape.batch for case in EACH}
     long = {name for name, size in sizes.items() if size > 768}
-    assert long <= {"csa/long-rows", "sliding/long-rows", "padding/dead-blocks"} and max(sizes.values()) <= 2100
+    assert long <= {"csa/long-rows", "sliding/long-rows", "padding/dead-blocks"} and max(sizes.values()) <= 1500
     assert 170 <= len(EACH) <= 230
 
 
@@ -339,7 +339,7 @@ def test_the_smoke_tier_is_few_cases_on_two_to_four_ranks_and_every_rule():
     assert 0 < len(two) < len(cases) and {(case.world, case.dtype) for case in two} == {(2, "fp64")}
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", [4, 8])
 def test_many_hops_hold_one_query_a_rank_that_sees_all_in_every_layout(world):
     case = catalogue.select("edges/many-hops", (world,), ("contiguous",), ("bf16",))[0]
     seen = pairs(case.mask, case)[0, 0].sum(-1)
