@@ -132,6 +132,11 @@ class Case:
         return self.course.strict or self.inputs.poison == "nan"
 
     @property
+    def timeable(self) -> bool:
+        """Whether times say something: one load, forward and backward, in memory and at a pace of their own."""
+        return replace(self.course, strict=False) == Course()
+
+    @property
     def refused(self) -> bool:
         """Whether the only right answer is a refusal (SPEC D7)."""
         return any(rule.refused for rule in self.mask.rules)

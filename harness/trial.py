@@ -54,7 +54,7 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
         moved = audit.traffic(session, ranks)
         broken = any(answer.breaches for answer in answers)
         measured, again = None, []
-        if timing.iters and not broken:
+        if timing.iters and case.timeable and not broken:
             measured, again = yield from around.between(timed(session, problem, layout, ranks, timing, seed))
         session.close()
         answers[0].breaches += [breach for part in ranks.all_gather(around.changed()) for breach in part]
