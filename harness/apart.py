@@ -20,10 +20,11 @@ def alike(subjects: Sequence[Subject], asked: Sequence[Ask], bench: Bench) -> It
 
 
 def split(group: list[Subject], asked: list[Ask], bench: Bench) -> tuple[frozenset[str], list[list[Subject]]] | None:
-    """The names of the asks that were tried and what the last of them split the group into, None when none does."""
+    """The names of the asks that were tried and what the last of them split the group into, None when none does. Those
+    that are known to show one of the group come first."""
     together = Subject("", "", "", tuple(sorted({broken for subject in group for broken in subject.breaks})))
-    used = set()
-    for ask in bench.ordered(asked, together):
+    known, used = {subject.first for subject in group}, set()
+    for ask in sorted(bench.ordered(asked, together), key=lambda ask: ask.name not in known):
         used.add(ask.name)
         by_verdict: dict[str, list[Subject]] = defaultdict(list)
         for subject in group:

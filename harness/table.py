@@ -28,7 +28,7 @@ class Table:
     def header(self, settings: Settings, environment: dict[str, Any], places: list[str],
                worlds: tuple[int, ...]) -> None:
         """Versions and settings; places: one text a rank, such as "host-a pid 4711 cpu"."""
-        ranks = ",".join(map(str, worlds))
+        ranks = ",".join(map(str, worlds)) or "0"
         self._note(f"ringcheck {environment['ringcheck']}  torch {environment['torch']}  {environment['backend']}  "
                    f"{ranks} x {environment['device']}  impl {','.join(settings.implementations)}  "
                    f"warmup {settings.timing.warmup}  iters {settings.timing.iters}  seed {settings.seed}")

@@ -130,9 +130,11 @@ class Watchdog:
 
     def _reason(self) -> str:
         """First line the cause, where every rank is and where they part; then every rank's last call."""
-        stacks_found = self._calls()
+        said = self._calls()
         calls = {rank: self._traced(rank) for rank in range(self._world)}
-        first = "; ".join([json.loads(self._store.get("lost")), *stacks_found, *divergence.headline(calls)])
+        silent = [f"rank {rank} was killed or stopped: it says nothing any more" for rank in said if said[rank] is None]
+        others = [call for call in said.values() if call is not None]
+        first = "; ".join([*silent, json.loads(self._store.get("lost")), *others, *divergence.headline(calls)])
         return "\n".join([first, *divergence.last_calls(calls)])
 
     def _traced(self, rank: int) -> list[Call]:
@@ -143,12 +145,10 @@ class Watchdog:
         node, path = json.loads(self._store.get(f"trace/{rank}"))
         return trace.read(path) if node == platform.node() else []
 
-    def _calls(self) -> list[str]:
-        found = []
-        for rank in range(self._world):
-            key = f"call/{rank}"
-            found.append(json.loads(self._store.get(key)) if self._await(key) else f"rank {rank} said nothing")
-        return found
+    def _calls(self) -> dict[int, str | None]:
+        """Where every rank is, None of those that do not answer."""
+        keys = {rank: f"call/{rank}" for rank in range(self._world)}
+        return {rank: json.loads(self._store.get(key)) if self._await(key) else None for rank, key in keys.items()}
 
     def _await(self, key: str, patience: float = PATIENCE) -> bool:
         end = time.monotonic() + patience

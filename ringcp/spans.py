@@ -22,10 +22,12 @@ def spans(mask: Mask) -> Tensor:
 
 
 def _clip(low: Tensor, high: Tensor, start: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:
-    """Every `[.., K]` interval cut by every `[.., C]` one: `[.., K * C]`, order kept, wholly empty columns dropped."""
+    """Every `[.., K]` interval cut by every `[.., C]` one: `[.., K * C]`, order kept; of columns that are wholly empty
+    only the first is kept."""
     low = torch.maximum(low[..., :, None], start[..., None, :]).flatten(-2)
     high = torch.minimum(high[..., :, None], end[..., None, :]).flatten(-2)
     used = (high > low).flatten(0, -2).any(0)
+    used[0] = True
     return low[..., used], high[..., used]
 
 
