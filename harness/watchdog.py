@@ -38,7 +38,7 @@ class Watchdog:
         self._end: float | None = None
         self._limit, self._what = 0.0, "this trial"
         self._leaving = threading.Lock()
-        self._interrupted = False
+        self._interrupted = self._recorded = False
         self._term = _term_pipe()
         signal.signal(signal.SIGINT, self._interrupt)
         threading.Thread(target=self._watch, daemon=True, name="watchdog").start()
@@ -80,7 +80,8 @@ class Watchdog:
         try:
             self._part(cause)
         except dist.DistError:
-            self._say(f"{cause or 'another rank was lost'}; {self._mine()}")
+            gone = [f"torchrun (pid {self._agent}) is gone"] if self._agent not in (None, os.getppid()) else []
+            self._tell_alone("; ".join([*gone, cause or "another rank was lost"]))
         finally:
             self._end_process()
 
@@ -104,14 +105,21 @@ class Watchdog:
         """Without torchrun there is no store to meet at."""
         self._leaving.acquire()
         try:
-            reason = "\n".join([f"{cause}; {self._mine()}", *divergence.last_calls({self._rank: self._trace.calls()})])
-            self._say(reason)
-            if self._rank == 0:
-                self._record(reason)
+            self._tell_alone(f"{cause}; {self._mine()}")
         finally:
             self._end_process()
 
+    def _tell_alone(self, reason: str) -> None:
+        reason = "\n".join([reason, *divergence.last_calls({self._rank: self._trace.calls()})])
+        self._say(reason)
+        if self._rank == 0:
+            self._record(reason)
+
     def _record(self, reason: str) -> None:
+        """Once: the store may be lost after the record was written."""
+        if self._recorded:
+            return
+        self._recorded = True
         if self._end is None:
             self._say("no trial was running: nothing is lost, --resume continues")
         else:
