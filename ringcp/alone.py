@@ -16,10 +16,7 @@ from ringcp.kernels import TABLE, Kernel
 from ringcp.kernels.banded import Banded
 from ringcp.kernels.demand import Demand
 from ringcp.kernels.shape import accumulation, heads_first, tokens_first
-from ringcp.layout import Layout
-from ringcp.mask import Mask
 from ringcp.merge import Merged, Total
-from ringcp.spans import spans
 from ringcp.work import Work
 
 
@@ -44,19 +41,6 @@ class Silent:
 def drawn(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device | str) -> Tensor:
     """Random numbers that leave torch's own state alone."""
     return torch.empty(shape, dtype=dtype, device=device).normal_(generator=torch.Generator(device).manual_seed(0))
-
-
-def whole_work(mask: Mask, layout: Layout, rank: int, device: str = "cpu") -> Work:
-    """A rank's queries against all keys that they need, side by side as if they were one hop."""
-    whole, held = spans(mask), layout.positions[rank].expand(mask.batch, -1)
-    index = held.clamp(min=0)[:, None, :, None, None].expand(-1, whole.shape[1], -1, *whole.shape[3:])
-    keys = whole.gather(2, index)
-    live = (keys[..., 1] > keys[..., 0]) & (held >= 0)[:, None, :, None]
-    needed = _covered(keys[live], mask.tokens).nonzero()[:, 0]
-    local = torch.searchsorted(needed, keys.contiguous()) * live[..., None]
-    columns = live.flatten(0, -2).any(0)
-    columns[0] = True
-    return Work(local[..., columns, :].contiguous(), len(needed), device)
 
 
 def candidates(demand: Demand) -> list[Kernel]:
@@ -129,11 +113,3 @@ def _pieces(work: Work, q: Tensor, k: Tensor, v: Tensor, dout: Tensor) -> list[P
         whole = replace(call, queries=slice(0, len(parts[0])), keys=slice(0, len(parts[1])), repeated=False)
         found.append(Piece(OneCall([[whole]]), *(heads_first(x, 1) for x in parts)))
     return found
-
-
-def _covered(keys: Tensor, tokens: int) -> Tensor:
-    """[S] bool: positions in at least one of the spans `[N, 2]`."""
-    edges = torch.zeros(tokens + 1, dtype=torch.int64)
-    for side, step in ((0, 1), (1, -1)):
-        edges += step * torch.bincount(keys[:, side], minlength=tokens + 1)
-    return edges.cumsum(0)[:-1] > 0

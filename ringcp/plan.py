@@ -87,6 +87,14 @@ def make_plan(mask: Mask, layout: Layout, rank: int, device: str = "cpu") -> Pla
     return _to(plan, device)
 
 
+def whole_work(mask: Mask, layout: Layout, rank: int, device: str = "cpu") -> Work:
+    """A rank's queries against all keys that they need, side by side as if they were one hop."""
+    keys, = _at(spans(mask), [layout.positions[rank].expand(mask.batch, -1)])
+    needed = _covered(keys, mask.tokens).flatten(0, 1).any(0).nonzero()[:, 0]
+    work = _work(needed.expand(mask.batch, -1), keys) or Work(torch.zeros_like(keys[..., :1, :]), 0)
+    return replace(work, device=device)
+
+
 def _at(whole: Tensor, held: list[Tensor]) -> list[Tensor]:
     """Spans of the queries each rank holds: `[B, G, L, K, 2]` a rank; filler slots have none."""
     parts = []

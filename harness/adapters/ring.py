@@ -14,6 +14,7 @@ from harness.inputs import DTYPES
 from ringcp import alone
 from ringcp.exchange import Exchange
 from ringcp.kernels.demand import Demand
+from ringcp.plan import whole_work
 
 RULES = ("causal", "window", "documents", "padding", "vision", "regions")
 
@@ -69,7 +70,7 @@ class RingSession(Session):
     def kernels(self, batch: Rows, q: Tensor, k: Tensor, v: Tensor,
                 dout: Tensor) -> dict[str, Callable[[], Callable[[], Any]]]:
         case, layout = self.case, ring_layout(self.case, self.group.size)
-        work = alone.whole_work(ring_mask(case, batch), layout, self.group.rank, str(q.device))
+        work = whole_work(ring_mask(case, batch), layout, self.group.rank, str(q.device))
         scale = case.shape.head_dim ** -0.5 if case.scale is None else case.scale
         return {kernel.name: alone.alone(kernel, work, scale, q, k, v, dout)
                 for kernel in alone.candidates(demand(case, q.device.type))}

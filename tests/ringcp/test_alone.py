@@ -11,6 +11,7 @@ from ringcp.kernels.banded import Banded
 from ringcp.kernels.demand import Demand
 from ringcp.kernels.shape import heads_first, tokens_first
 from ringcp.merge import Merged
+from ringcp.plan import whole_work
 from ringcp.spans import spans
 from ringcp.work import Work
 
@@ -33,7 +34,7 @@ def numbers(tokens):
 def test_whole_work_is_all_that_a_rank_asks_and_no_more(name, layout):
     mask, placed = MASKS[name], ringcp.make_layout(layout, 96, 3)
     for rank, held in enumerate(placed.positions):
-        work = alone.whole_work(mask, placed, rank)
+        work = whole_work(mask, placed, rank)
         asked = spans(mask)[:, :, held]
         length = (asked[..., 1] - asked[..., 0]).clamp(min=0)
         assert torch.equal((work.spans[..., 1] - work.spans[..., 0]).clamp(min=0).sum(-1), length.sum(-1))
@@ -68,7 +69,7 @@ class Spelled(Banded):
 @pytest.mark.parametrize("name", MASKS)
 def test_a_call_covers_its_piece_so_that_nothing_is_gathered_or_merged(name):
     placed = ringcp.make_layout("zigzag", 96, 2)
-    work, kernel = alone.whole_work(MASKS[name], placed, 1), Spelled()
+    work, kernel = whole_work(MASKS[name], placed, 1), Spelled()
     alone.alone(kernel, work, 0.25, *numbers(48))()()
     assert len(kernel.calls) == sum(map(len, work.calls)) > 0
     for call, queries, keys in kernel.calls:
@@ -77,7 +78,7 @@ def test_a_call_covers_its_piece_so_that_nothing_is_gathered_or_merged(name):
 
 
 def test_a_piece_answers_as_its_kernel_does():
-    work, kernel = alone.whole_work(MASKS["window"], ringcp.make_layout("contiguous", 96, 2), 1), Eager()
+    work, kernel = whole_work(MASKS["window"], ringcp.make_layout("contiguous", 96, 2), 1), Eager()
     q, k, v, dout = numbers(48)
     keys = torch.randn(1, 2, work.keys, 16, dtype=torch.float64)
     piece = alone.Piece(work, q, keys, keys, dout)
@@ -104,6 +105,6 @@ def test_plain_operations_are_a_candidate_only_where_nothing_else_runs():
 
 def test_an_empty_rank_has_nothing_to_run():
     mask = ringcp.Mask(tokens=8, documents=torch.tensor([[1] * 4 + [0] * 4]))
-    work = alone.whole_work(mask, ringcp.make_layout("contiguous", 8, 2), 1)
+    work = whole_work(mask, ringcp.make_layout("contiguous", 8, 2), 1)
     assert isinstance(work, Work) and work.keys == 0
     alone.alone(Spelled(), work, 0.25, *numbers(4))()()
