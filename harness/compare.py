@@ -70,12 +70,19 @@ class Verdict:
         return max(failed, key=lambda deviation: _size(deviation.ratio)) if failed else None
 
 
-def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
-    """The verdict on one answer; layout: positions `[B, L]` a rank."""
-    level = "strict" if problem.case.inputs.poison == "nan" else "required"
+def compare(answer: Answer, problem: Problem, layout: list[Tensor], numbers: Verdict | None = None) -> Verdict:
+    """The verdict on one answer, broken promises and all; layout: positions `[B, L]` a rank. `numbers` is what
+    `compare_numbers` says where that is known already."""
     graver = [breach for breach in answer.breaches if not breach.light]
     if graver:
         return breached(graver)
+    verdict = numbers or compare_numbers(answer, problem, layout)
+    return breached(answer.breaches) if answer.breaches and verdict.name == "PASS" else verdict
+
+
+def compare_numbers(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
+    """The verdict on the tensors of an answer alone."""
+    level = "strict" if problem.case.inputs.poison == "nan" else "required"
     found = budget.judge(answer.tensors, problem.truth, problem.twin, DTYPES[problem.case.dtype],
                          problem.mask.documents(problem.rows), problem.compared)
     deviations = [_deviation(name, found.get(name), problem, layout, level)
@@ -87,27 +94,13 @@ def compare(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
         verdict.name = "FAIL"
         worst = verdict.worst
         verdict.reason = f"{worst.requirement}: {', '.join(failed)} off, error/budget {worst.ratio:.4g}{strict}"
-        return verdict
-    return breached(answer.breaches) if answer.breaches else verdict
+    return verdict
 
 
 def breached(breaches: list[Breach]) -> Verdict:
     """The verdict on broken promises, named after the first."""
     first = breaches[0]
     return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=breaches)
-
-
-def judge(answers: list[Answer], layout: list[Tensor]) -> tuple[Verdict, Answer]:
-    """The verdict on all answers of a course, and the one that decides it: the first that is not right."""
-    verdict, decides = None, answers[0]
-    for answer in answers:
-        found = compare(answer, answer.problem, layout)
-        verdict = found if verdict is None else worse(verdict, found)
-        if verdict.name != "PASS":
-            if answer.what:
-                verdict.reason = f"{answer.requirement}: {answer.what}: {verdict.reason}"
-            return verdict, answer
-    return verdict, decides
 
 
 def worse(first: Verdict, second: Verdict) -> Verdict:

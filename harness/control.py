@@ -24,6 +24,10 @@ class Control(Protocol):
         """Every rank's value on group rank 0, None elsewhere."""
         ...
 
+    def scatter(self, values: list[Any] | None) -> Any:
+        """What group rank 0 has for this rank, a value a rank; elsewhere `values` is not looked at."""
+        ...
+
 
 class Pipes:
     """Over pipes between processes of one machine, through group rank 0: a tenth of what gloo takes.
@@ -48,6 +52,13 @@ class Pipes:
             _sent(self._first, value)
             return None
         return [value, *(_received(peer) for peer in self._rest)]
+
+    def scatter(self, values: list[Any] | None) -> Any:
+        if self._first is not None:
+            return _received(self._first)
+        for peer, value in zip(self._rest, values[1:], strict=True):
+            _sent(peer, value)
+        return values[0]
 
 
 def _sent(peer: Connection, value: Any) -> None:
@@ -89,6 +100,11 @@ class Gloo:
         every = [None] * dist.get_world_size(self._group) if first else None
         dist.gather_object(value, every, group=self._group, group_dst=0)
         return every
+
+    def scatter(self, values: list[Any] | None) -> Any:
+        own = [None]
+        dist.scatter_object_list(own, values, group=self._group, group_src=0)
+        return own[0]
 
     def _every(self, slot: Tensor) -> list[Tensor]:
         every = [torch.empty_like(slot) for _ in range(dist.get_world_size(self._group))]

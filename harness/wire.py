@@ -4,10 +4,10 @@ Every collective and every isend and irecv, however it was imported, ends in a m
 collectives end in an operator instead. CommDebugMode sees neither isend nor irecv.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -115,4 +115,4 @@ def _site() -> str:
             innermost = frame
             break
         frame = frame.f_back
-    return f"{innermost.f_code.co_name} ({Path(innermost.f_code.co_filename).name}:{innermost.f_lineno})"
+    return f"{innermost.f_code.co_name} ({os.path.basename(innermost.f_code.co_filename)}:{innermost.f_lineno})"
