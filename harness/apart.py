@@ -1,9 +1,32 @@
-"""Which faults no case tells apart: groups are split by their verdicts, case by case, until nothing splits them."""
+"""Which faults no case tells apart: a few cases are asked of all faults, then the groups that are left are split."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness.kills import Ask, Bench, Subject
+
+Vector = tuple[str, ...]
+
+
+def known(subjects: Sequence[Subject], asked: Sequence[Ask]) -> list[Ask]:
+    """Those that are known to show one of the subjects."""
+    names = {subject.first for subject in subjects}
+    return [ask for ask in asked if ask.name in names]
+
+
+def vector(subject: Subject, asked: Sequence[Ask], bench: Bench) -> Vector:
+    """Its verdict in every trial of `asked`."""
+    verdicts = tuple(bench.verdict(ask, subject.spec) for ask in asked)
+    bench.forget()
+    return verdicts
+
+
+def grouped(vectors: Iterable[tuple[Subject, Vector]]) -> list[list[Subject]]:
+    """Subjects of one vector together, those that are alone left out."""
+    groups: dict[Vector, list[Subject]] = defaultdict(list)
+    for subject, verdicts in vectors:
+        groups[verdicts].append(subject)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def alike(subjects: Sequence[Subject], asked: Sequence[Ask], bench: Bench) -> Iterator[list[Subject]]:
@@ -20,11 +43,10 @@ def alike(subjects: Sequence[Subject], asked: Sequence[Ask], bench: Bench) -> It
 
 
 def split(group: list[Subject], asked: list[Ask], bench: Bench) -> tuple[frozenset[str], list[list[Subject]]] | None:
-    """The names of the asks that were tried and what the last of them split the group into, None when none does. Those
-    that are known to show one of the group come first."""
+    """The names of the asks that were tried and what the last of them split the group into, None when none does."""
     together = Subject("", "", "", tuple(sorted({broken for subject in group for broken in subject.breaks})))
-    known, used = {subject.first for subject in group}, set()
-    for ask in sorted(bench.ordered(asked, together), key=lambda ask: ask.name not in known):
+    used = set()
+    for ask in bench.ordered(asked, together):
         used.add(ask.name)
         by_verdict: dict[str, list[Subject]] = defaultdict(list)
         for subject in group:

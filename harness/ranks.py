@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from cases.course import PLAIN, Course
 from cases.topology import parsed
+from harness import streams
 from harness.control import Control, Gloo, Peers, Pipes
 from harness.implementation import Group
 from harness.trace import Call, Trace
@@ -120,15 +121,32 @@ class ProcessRanks:
     def during(self, phase: str, course: Course = PLAIN) -> Iterator[Heard]:
         """Traces what an implementation does in `phase`, with the delays of the course before each call. Yields what
         tells the calls so far."""
-        trace, group, begun = self.trace, self.group, self.trace.count
+        trace, begun = self.trace, self.trace.count
         trace.phase = phase
-        if course.delay or course.late:
-            trace.before = lambda call: time.sleep(delays(course, group.rank, group.size, f"{trace.count} {call.kind}"))
-        try:
-            with tapped(trace):
-                yield lambda: trace.calls(begun)
-        finally:
-            trace.phase, trace.before = "", None
+        with ExitStack() as stack:
+            if course.delay or course.late:
+                self._delay(course, stack)
+            try:
+                with tapped(trace):
+                    yield lambda: trace.calls(begun)
+            finally:
+                trace.phase, trace.before = "", None
+
+    def _delay(self, course: Course, stack: ExitStack) -> None:
+        """Holds up the host before every call, and on a GPU the stream that the call is made from."""
+        trace, group, on_gpu = self.trace, self.group, self.device.type == "cuda"
+
+        def seconds(what: str) -> float:
+            return delays(course, group.rank, group.size, f"{trace.count} {what}")
+
+        def before(call: Call) -> None:
+            time.sleep(seconds(call.kind))
+            if on_gpu:
+                streams.occupy(seconds(f"{call.kind} stream"))
+
+        trace.before = before
+        if on_gpu:
+            stack.enter_context(streams.delayed(seconds))
 
     def calls(self) -> list[Call]:
         """What this rank has called since the trial began."""

@@ -4,12 +4,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from harness import apart, crew, kills, scorecard
 from harness.kills import Ask, Bench, Found, Subject
 from harness.scoring import Settings, parse
 
 PASSED, FAILED, USAGE = 0, 1, 2
+Worker = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -56,35 +59,52 @@ def score(settings: Settings) -> int:
 
 def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -> int:
     """Prints the faults that no case tells apart."""
-    bench, started = Bench(plan.settings.limit), time.perf_counter()
-    groups = []
-    try:
-        for group in apart.alike(subjects, plan.asked, bench):
-            groups.append(group)
+    started, count = time.perf_counter(), 0
+    seen = spread(subjects, plan, viewer, lambda subject: (subject, ("lost",)))
+    for alike in spread(apart.grouped(seen), plan, splitter, lambda group: [group]):
+        for group in alike:
+            count += 1
             card.note(f"same verdict everywhere: {', '.join(subject.name for subject in group)}")
-    finally:
-        bench.close()
-    told = f"{len(groups)} groups among them are not told apart, in {time.perf_counter() - started:.1f} s"
+    told = f"{count} groups among them are not told apart, in {time.perf_counter() - started:.1f} s"
     card.note(f"{len(subjects)} faults, {len(plan.asked)} trials each: {told}")
-    return FAILED if groups else PASSED
+    return FAILED if count else PASSED
+
+
+def viewer(plan: Plan, bench: Bench) -> Worker:
+    """Gives subjects with their verdicts in all cases that are known to show some fault."""
+    asked = apart.known(plan.settings.subjects(), plan.asked)
+    return lambda subject: (subject, apart.vector(subject, asked, bench))
+
+
+def splitter(plan: Plan, bench: Bench) -> Worker:
+    """Gives the groups within a group that nothing splits."""
+    return lambda group: list(apart.alike(group, plan.asked, bench))
+
+
+def hunter(plan: Plan, bench: Bench) -> Worker:
+    """Hunts a subject."""
+    return lambda subject: hunt(subject, plan, bench)
 
 
 def hunted(subjects: list[Subject], plan: Plan) -> Iterator[Found]:
-    """Every subject as it is found, by one process or several."""
-    if plan.settings.jobs == 1:
-        bench = Bench(plan.settings.limit)
-        try:
-            yield from (hunt(subject, plan, bench) for subject in subjects)
-        finally:
-            bench.close()
+    """Every subject as it is found."""
+    return spread(subjects, plan, hunter, lambda subject: Found(subject, crashed=True))
+
+
+def spread(items: list, plan: Plan, made: Callable[[Plan, Bench], Worker], lost: Worker) -> Iterator:
+    """What a worker makes of each item, in this process or in several; `lost` of one over which a process died."""
+    if plan.settings.jobs > 1:
+        yield from crew.work(items, plan.settings.jobs, partial(_benched, made), plan, lost)
         return
-    yield from crew.work(subjects, plan.settings.jobs, hunter, plan, lambda subject: Found(subject, crashed=True))
-
-
-def hunter(plan: Plan) -> Callable[[Subject], Found]:
-    """A worker that hunts one subject after the other."""
     bench = Bench(plan.settings.limit)
-    return lambda subject: hunt(subject, plan, bench)
+    try:
+        yield from map(made(plan, bench), items)
+    finally:
+        bench.close()
+
+
+def _benched(made: Callable[[Plan, Bench], Worker], plan: Plan) -> Worker:
+    return made(plan, Bench(plan.settings.limit))
 
 
 def hunt(subject: Subject, plan: Plan, bench: Bench) -> Found:

@@ -60,7 +60,7 @@ class Gathered(torch.autograd.Function):
 
 def attend(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float | None) -> tuple[Tensor, Tensor]:
     """Dense attention in fp64: allowed `[B, Hq, L, S]`; dead rows are 0 and -inf, what nobody sees changes nothing."""
-    heads = q.shape[1] // k.shape[1]
+    heads, allowed = q.shape[1] // k.shape[1], allowed.to(q.device)
     seen, live = allowed.any(-2)[..., None], allowed.any(-1, keepdim=True)
     k, v = (x.double().repeat_interleave(heads, 1).masked_fill(~seen, 0) for x in (k, v))
     scores = q.double().masked_fill(~live, 0) @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)

@@ -4,6 +4,8 @@ import torch
 import torch.distributed as dist
 
 from harness.adapters.dense import Dense, Gathered, attend
+from harness.adapters.ring import Ring, RingSession
+from ringcp.exchange import Distributed
 
 
 class Cached(Dense):
@@ -107,3 +109,36 @@ class OwnByGlobalRank(Dense):
             return attend(q, k, v, allowed, case.scale)
 
         return step
+
+
+class SideStream(Dense):
+    """Attends on a stream of its own that waits for its inputs, and returns what nobody waits for."""
+
+    def load(self, case, group, batch):
+        step, beside = super().load(case, group, batch), torch.cuda.Stream()
+
+        def hasty(q, k, v):
+            out, lse = step(q, k, v)
+            result = torch.zeros_like(out)
+            beside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(beside):
+                result = result + out
+            return result, lse
+
+        return hasty
+
+
+class SentBeforePacked(Ring):
+    """Its transfers do not wait for the kernels that pack them."""
+
+    def open(self, case, group):
+        session = RingSession(self, case, group)
+        session.exchange = _Hasty(group.process_group)
+        return session
+
+
+class _Hasty(Distributed):
+    def prepare(self, sends, receives, channel=0):
+        prepared = super().prepare(sends, receives, channel)
+        prepared._ready = torch.cuda.Event()
+        return prepared
