@@ -58,7 +58,8 @@ SIZES = (
 
 HEADS = (
     Scenario("edges/widest", "A1", PLAIN, _heads(4, 1, 512)),
-    Scenario("edges/widest-packed", "A1 A3 A4 B3 B5", POISONED, _small(heads=4, head_dim=512), inputs=Inputs(poison="nan")),
+    Scenario("edges/widest-packed", "A1 A3 A4 B3 B5", POISONED, _small(heads=4, head_dim=512),
+             inputs=Inputs(poison="nan")),
     Scenario("edges/one-head", "A1", PLAIN, _heads(1, 1, 32)),
     Scenario("edges/heads-1to1-d24", "A1 A9", PLAIN, _heads(3, 3, 24)),
     Scenario("edges/heads-1to1-d128", "A1", PLAIN, _heads(2, 2, 128)),

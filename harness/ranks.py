@@ -137,7 +137,7 @@ class ProcessRanks:
         trace, group, on_gpu = self.trace, self.group, self.device.type == "cuda"
 
         def seconds(what: str) -> float:
-            return delays(course, group.rank, group.size, f"{trace.count} {what}")
+            return delays(course, group.rank, group.size, f"{trace.phase} {trace.count} {what}")
 
         def before(call: Call) -> None:
             time.sleep(seconds(call.kind))
@@ -270,8 +270,10 @@ def delays(course: Course, rank: int, world: int, call: str) -> float:
 
 
 def threads_per_rank(world: int) -> int:
-    """Threads of torch in each of `world` ranks that share this machine."""
-    return max(1, (os.cpu_count() or 1) // world)
+    """Threads of torch in each of `world` ranks that share this machine: OMP_NUM_THREADS, where somebody gave it, as
+    runs beside each other would otherwise take all cores each."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else max(1, (os.cpu_count() or 1) // world)
 
 
 def _device(name: str) -> torch.device:

@@ -42,6 +42,9 @@ def heads_misread(evidence: Evidence) -> Iterator[Guess]:
               "query heads read the next key/value head": (own + 1) % shape.kv_heads,
               "query head h reads key/value head h, as far as there are any": torch.arange(shape.heads).clamp(
                   max=shape.kv_heads - 1)}
+    for first in (2, 4, 8):
+        some = own.masked_fill(torch.arange(shape.heads) >= first, 0)
+        others[f"query heads from {first} on read key/value head 0"] = some
     for words, group in others.items():
         if not torch.equal(group, own):
             yield from _with_heads(evidence, words, group)

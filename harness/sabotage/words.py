@@ -28,7 +28,7 @@ WORDS = {
     "timed": r"after timing|repeat|checkpoint",
     "late": r"changed after",
     "numerics": r"rounding|precision|overflow|clip|NaN|bits",
-    "size": r"last key|never sees|block|dimension|only in (tokens|head|batch row)|beyond",
+    "size": r"last key|never sees|block|dimension|only in (tokens|head|batch row)|beyond|left out",
 }
 
 

@@ -60,6 +60,7 @@ class Banded(ABC):
             dv.add(keys, grads[2])
 
     def _run(self, q: Tensor, k: Tensor, v: Tensor, call: Call, scale: float) -> tuple[Tensor, Tensor]:
+        q, k, v = map(_readable, (q, k, v))
         if call.equal is None:
             return self.ragged(q, k, v, call, scale)
         q, k, v = _batched(call, q, k, v)
@@ -68,7 +69,7 @@ class Banded(ABC):
 
     def _run_backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, call: Call,
                       scale: float) -> tuple[Tensor, Tensor, Tensor]:
-        lse = lse.contiguous()
+        lse, (dout, q, k, v, out) = lse.contiguous(), map(_readable, (dout, q, k, v, out))
         if call.equal is None:
             return self.ragged_backward(dout, q, k, v, out, lse, call, scale)
         q, k, v, dout, out = _batched(call, q, k, v, dout, out)
@@ -80,6 +81,12 @@ def _positive(q: Tensor, scale: float) -> tuple[Tensor, float, int]:
     """The same scores with a scale above 0, which kernels that take a row's maximum before scaling depend on."""
     sign = (scale > 0) - (scale < 0)
     return (q, scale, sign) if sign > 0 else (q * sign, abs(scale) or 1.0, sign)
+
+
+def _readable(x: Tensor) -> Tensor:
+    """A copy of what no kernel of this kind reads right: strides of 0, as in the gradient of a sum, and dimensions of a
+    head that are no neighbours."""
+    return x if x.stride(-1) == 1 and 0 not in x.stride() else x.contiguous()
 
 
 def _batched(call: Call, *tensors: Tensor) -> list[Tensor]:

@@ -1,7 +1,10 @@
 """Cudnn: cuDNN's attention as torch calls it; causal and full masks."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ringcp.calls import Call
 from ringcp.kernels.banded import Banded
@@ -32,11 +35,21 @@ class Cudnn(Banded):
 
     def dense_backward(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, call: Call,
                        scale: float) -> tuple[Tensor, Tensor, Tensor]:
+        if q.shape[1] == k.shape[1] == 1:
+            return self._of_two(dout, q, k, v, out, lse, call, scale)
         dout, q, k, v, out = (x.transpose(1, 2) for x in (dout, q, k, v, out))
         unused = torch.zeros((), dtype=torch.int64, device=q.device)
         grads = _backward(dout, q, k, v, out, lse[..., None], unused, unused, _bias(q, k, call), None, None,
                           q.shape[2], k.shape[2], 0.0, _square(q, k, call), scale=scale)
         return tuple(grad.transpose(1, 2) for grad in grads)
+
+    def _of_two(self, dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, call: Call,
+                scale: float) -> tuple[Tensor, Tensor, Tensor]:
+        """For one query and one key, which cuDNN does not take: with another query and key of zeros, which add nothing
+        to any gradient, as the weights follow from the lse that is given."""
+        dout, q, k, v, out = (pad(x, (0, 0, 0, 0, 0, 1)) for x in (dout, q, k, v, out))
+        full = replace(call, left=-1, right=-1)
+        return tuple(grad[:, :1] for grad in self.dense_backward(dout, q, k, v, out, pad(lse, (0, 1)), full, scale))
 
     def ragged(self, q: Tensor, k: Tensor, v: Tensor, call: Call, scale: float) -> tuple[Tensor, Tensor]:
         parts = [self.dense(*rows, call, scale) for rows in _segments(call, (q,), (k, v))]

@@ -14,6 +14,8 @@ from ringcp.work import Work
 
 TILE = 128
 VARIANTS = 256
+ALWAYS = {"FORCE_USE_FLEX_ATTENTION": True}
+"""Without it few queries go to a decoding kernel, which has no form for some sizes (torch 2.11)."""
 Index = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -22,7 +24,8 @@ class Flex:
     once more, and folds the others into the gradients of both.
 
     With w = exp(lse_hop - lse), dout_hop = w dout and dlse_hop = w (dout . out_hop - dout . out) give the hop's share
-    of every gradient. Compiles for seconds, so nothing short chooses it by itself.
+    of every gradient. Compiles for seconds, for each shape anew (numbers that vary in size do not lower in torch 2.11),
+    so nothing short chooses it by itself.
     """
 
     name = "flex"
@@ -65,7 +68,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, *index: Tensor) -> tu
 def _compiled():
     import torch._dynamo  # noqa: F401  its settings are not there before
 
-    return torch.compile(attend)
+    return torch.compile(attend, dynamic=False)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, start: Tensor, end: Tensor, partial: Tensor,
@@ -84,7 +87,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scale: float, start: Tensor, end: Te
 
     lists = (x if x.shape[1] == 1 else x.repeat_interleave(each, 1) for x in (partial, which_partial, full, which_full))
     mask = BlockMask.from_kv_blocks(*lists, BLOCK_SIZE=TILE, mask_mod=allowed, seq_lengths=tokens)
-    return flex_attention(q, k, v, block_mask=mask, scale=scale, enable_gqa=heads != k.shape[1], return_lse=True)
+    return flex_attention(q, k, v, block_mask=mask, scale=scale, enable_gqa=heads != k.shape[1], return_lse=True,
+                          kernel_options=ALWAYS)
 
 
 def index(work: Work) -> Index:

@@ -20,7 +20,7 @@ from harness.compare import compare
 from harness.contract import positions_of
 from harness.diagnose import best, diagnose
 from harness.entries import About
-from harness.hypotheses import HYPOTHESES, Evidence, gradients, hops, masks, places, results
+from harness.hypotheses import HYPOTHESES, Evidence, gradients, hops, masks, places, results, widths
 from harness.problem import problem_of
 from harness.ranks import run_threads
 from harness.sabotage import faults
@@ -34,6 +34,7 @@ WIDE = Scenario("sliding/made", "A2", Mask((Causal(), Window(11))), Shape(tokens
 IMAGES = Scenario("vision/made", "A5", Mask((Causal(), Window(7), IDS, Vision((((0, 3), (1, 20), (2, 9), (0, 16)),)))),
                   Shape(tokens=48, head_dim=16))
 CSA = Scenario("csa/made", "A6", Mask((Causal(), Regions.even(48, 6, Router(3, 2, 4)))), Shape(tokens=48, head_dim=16))
+HEADY = Scenario("edges/made", "A8 A9", Mask((Causal(),)), Shape(tokens=48, heads=6, head_dim=40, value_dim=64))
 
 
 def evidence_of(case, actual, failed=NAMES, layout=None):
@@ -54,7 +55,7 @@ def failed_of(predicted, case):
 
 ASKED = [(masks, scenario, NAMES, 4) for scenario in (PACKED, WIDE, IMAGES, CSA)] + [
     (masks, IMAGES, ("dq", "dk", "dv"), 8), (hops, PACKED, NAMES[:2], 10), (results, PACKED, NAMES, 5),
-    (results, WIDE, NAMES[2:], 5), (gradients, PACKED, NAMES[2:], 20)]
+    (results, WIDE, NAMES[2:], 5), (gradients, PACKED, NAMES[2:], 20), (widths, HEADY, NAMES, 4)]
 
 
 @pytest.mark.parametrize("module, scenario, asked, least", ASKED)
@@ -73,6 +74,17 @@ def test_every_guess_is_found_when_it_is_the_truth(module, scenario, asked, leas
                        for pair in pairs), (guess.words, told.words)
             named |= {told.words} & {guess.words}
     assert len(named) >= least, sorted(named)
+
+
+def test_heads_that_are_left_out_are_read_off_the_answer():
+    case = HEADY.at(2, "contiguous", "fp64")
+    kept = (torch.arange(6) < 5)[:, None, None]
+    lost = evidence_of(case, honest(case) | {"out": honest(case)["out"] * kept})
+    guess, = widths.heads_left_out(lost)
+    answer = honest(case) | guess.predicted
+    told, share = best(evidence_of(case, answer, failed_of(guess.predicted, case)))
+    assert told.words == "query head 5 is left out" and share > 0.999
+    torch.testing.assert_close(guess.predicted["dq"], honest(case)["dq"] * kept)
 
 
 def test_a_right_answer_is_explained_by_nothing():

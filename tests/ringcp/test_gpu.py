@@ -17,10 +17,13 @@ DOCUMENTS = torch.tensor([[1] * 300 + [2] * 37 + [3] * 175, [1] * 511 + [2]])
 IMAGES = torch.zeros(2, 512, dtype=torch.int64)
 IMAGES[0, 100:180] = 1
 IMAGES[1, 400:] = 2
+HOLES = torch.zeros(2, 512, dtype=torch.bool)
+HOLES[:, 200:230] = HOLES[1, 60:64] = True
 MASKS = {
     "causal": {}, "full": {"causal": False}, "documents": {"documents": DOCUMENTS}, "window": {"window": 100},
     "window-documents": {"window": 50, "documents": DOCUMENTS}, "images": {"window": 64, "token_types": IMAGES},
     "padding": {"padding": DOCUMENTS == 2},
+    "window-holes": {"window": 64, "documents": DOCUMENTS, "padding": HOLES},
 }
 SIZES = (64, torch.bfloat16), (128, torch.bfloat16), (128, torch.float16), (256, torch.bfloat16), (512, torch.bfloat16)
 
