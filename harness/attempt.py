@@ -21,7 +21,8 @@ from harness.watch import LATER, LEFT, Returned, Untouched
 
 @dataclass
 class Answer:
-    """Whole out, lse, dq, dk and dv on rank 0 (empty elsewhere, absent when not offered), and broken promises.
+    """Whole out, lse, dq, dk and dv on rank 0 (empty elsewhere, absent when not offered; each rank's own tokens where
+    nothing was gathered), and broken promises.
 
     number, what   which forward of the course it is, in words ("batch B after others"); nothing for a plain first one
     of             the batch and call that it answers, in words
@@ -41,9 +42,10 @@ class Answer:
 
 
 def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
-            step: Step | None = None, used: Numbers | None = None) -> Answer:
+            step: Step | None = None, used: Numbers | None = None, gathered: bool = True) -> Answer:
     """Runs the problem once on all ranks, untimed; layout: positions `[B, L]` a rank. `step` was loaded before, and
-    `used` are tensors that it knows; without them both are fresh."""
+    `used` are tensors that it knows; without them both are fresh. If not `gathered` every rank has the answer of its
+    own tokens, where they are."""
     if step is None:
         batch = contract.copied(problem.rows)
         step, broken = load(session, batch, ranks)
@@ -58,7 +60,7 @@ def attempt(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
         passage.look_for_a_kept_graph()
         passage.returned.look(LATER)
     passage.returned.look(LEFT)
-    return passage.answer()
+    return passage.answer(gathered)
 
 
 @dataclass(frozen=True)
@@ -146,12 +148,13 @@ class Passage:
         except promises.Broken as broken:
             self.late.append(broken.breach)
 
-    def answer(self) -> Answer:
-        """Gathers what this forward and backward gave."""
-        late = self.ranks.all_gather(self.breaches())
-        parts = self.ranks.gather_tensors({name: part.detach() for name, part in self.parts.items()})
-        whole = _whole(parts, self.layout, self.problem.case.shape.tokens)
-        return Answer(whole, [breach for part in late for breach in part], self.problem, self.turn.number)
+    def answer(self, gathered: bool = True) -> Answer:
+        """What this forward and backward gave: whole rows on rank 0, or each rank's own."""
+        late = [breach for part in self.ranks.all_gather(self.breaches()) for breach in part]
+        own = {name: part.detach() for name, part in self.parts.items()}
+        if gathered:
+            own = _whole(self.ranks.gather_tensors(own), self.layout, self.problem.case.shape.tokens)
+        return Answer(own, late, self.problem, self.turn.number)
 
     def breaches(self) -> list[Breach]:
         """What this rank found wrong with them."""

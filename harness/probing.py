@@ -1,5 +1,6 @@
 """Trials without a dense truth: exact probes show every row's mask and the routes of gradients (SPEC C)."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,26 +41,30 @@ class Probed:
         if "dead.undefined" in variants:
             clean = replace(clean, dout=clean.dout.masked_fill(self.dead[..., None], 0))
         self.given = inputs.poisoned(clean, case, self.mask, self.rows)
+        self._probe: Probe | None = None
 
     @cached_property
     def dead(self) -> Tensor:
         """`[B, Hq, S]`: queries that see no key."""
         return dead_rows(self.mask, self.rows).repeat_interleave(self.case.shape.heads // self.rows.groups, 1)
 
-    @cached_property
-    def probe(self) -> Probe:
-        shape = self.case.shape
-        return probes.probe(self.mask, self.rows, shape.heads, shape.head_dim, shape.v_dim, DTYPES[self.case.dtype],
-                            self.case.scale, self.first)
+    def probe(self, device: torch.device) -> Probe:
+        """With its answer, computed on `device` once."""
+        if self._probe is None:
+            shape = self.case.shape
+            self._probe = probes.probe(self.mask, self.rows, shape.heads, shape.head_dim, shape.v_dim,
+                                       DTYPES[self.case.dtype], self.case.scale, self.first, device)
+        return self._probe
 
-    def differences(self, answer: Answer) -> dict[str, Difference]:
-        """By tensor. What the implementation's variants leave open is not judged."""
+    def differences(self, answer: Answer, positions: Tensor, device: torch.device) -> dict[str, Difference]:
+        """By tensor, of the tokens at `positions` `[B, L]`. What the implementation's variants leave open is not
+        judged."""
         judged = ~self.dead if "dead.undefined" in self.variants else None
         whole = None
         if "dead.singleton" in self.variants:
             whole = ~self.rows.padded.all(1)
             judged = (torch.ones_like(self.dead) if judged is None else judged) & whole[:, None, None]
-        return probes.differences(self.probe, answer.tensors, judged, whole)
+        return probes.differences(self.probe(device), answer.tensors, judged, whole, positions, device)
 
 
 def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing,
@@ -129,12 +134,20 @@ class Judgement:
         for first in chosen if self.passed else ():
             self.rounds += 1
             self.posed = probed(self.case, self.variants, first)
-            answer = attempt(self.session, self.posed, self.layout, self.ranks, step, used)
+            answer = attempt(self.session, self.posed, self.layout, self.ranks, step, used, gathered=False)
+            found = self._compared(answer)
             if self.ranks.group.rank == 0:
-                self.verdict, self.told = _verdict(answer, self.posed, self.layout, self.worst)
+                self.verdict, self.told = _verdict(answer, found, self.posed, self.layout, self.worst)
             self.passed = self.ranks.all_gather(self.verdict.name)[0] == "PASS"
             if not self.passed:
                 return
+
+    def _compared(self, answer: Answer) -> dict[str, Difference]:
+        """By tensor, over all ranks: each looks at the tokens that it holds."""
+        ranks = self.ranks
+        own = {} if answer.breaches else self.posed.differences(answer, self.layout[ranks.group.rank], ranks.device)
+        every = ranks.all_gather(own)
+        return {name: probes.first_of([part[name] for part in every]) for name in own}
 
 
 @lru_cache(maxsize=2)
@@ -143,13 +156,12 @@ def probed(case: Case, variants: frozenset[str], first: int) -> Probed:
     return Probed(case, variants, first)
 
 
-def _verdict(answer: Answer, posed: Probed, layout: list[Tensor],
+def _verdict(answer: Answer, found: dict[str, Difference], posed: Probed, layout: list[Tensor],
              worst: dict[str, Deviation]) -> tuple[Verdict, dict[str, Any] | None]:
     """The verdict on one probe; `worst` collects the largest ratio of each tensor over the probes so far."""
     if answer.breaches:
         first = answer.breaches[0]
         return Verdict("FAIL", f"{first.requirement}: {first.headline}", breaches=answer.breaches), None
-    found = posed.differences(answer)
     asked = ["out", "lse", *(f"d{name}" for name in "qkv" if name in posed.case.inputs.grads)]
     for name in asked:
         one = _deviation(name, found.get(name), posed, layout)
@@ -189,7 +201,7 @@ def _told(found: Difference, posed: Probed, layout: list[Tensor]) -> dict[str, A
 def _words(found: Difference, posed: Probed, rank: int) -> str:
     _, head, token = found.index[:3]
     if found.tensor == "lse":
-        count = int(posed.probe.count[found.index])
+        count = round(math.exp(found.expected))
         counted = torch.tensor(found.actual).exp().item()
         return f"query {token} of head {head} (rank {rank}) sees {counted:.6g} keys, not {count}"
     if found.tensor == "out":

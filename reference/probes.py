@@ -8,6 +8,7 @@ in all of them, sets neighbouring keys apart. dq is exactly 0.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ DIGITS, BASE = 5, 16
 COORDINATES = DIGITS + 3
 ROUNDINGS = 8
 BLOCK = 1024
+TENSORS = ("lse", "out", "dv", "dk", "dq")
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Probe:
 
     q, k, v, dout     as for `reference.dense.truth`
     count, lse        [B, Hq, S] allowed keys of each query and the log of it
-    out, dk, dv       [B, Hq, S, Dv], [B, Hkv, S, D], [B, Hkv, S, Dv]; dq is 0
+    mean              [B, Hkv, S, Dv] what out is in every query head of a group
+    dk, dv            [B, Hkv, S, D], [B, Hkv, S, Dv]; dq is 0
     head, query       [Hkv, C] query head and query that column c of dk and dv shows; column 0 of dv sums over them
     dk_size           shaped as dk, sum of the absolute values of its terms
     """
@@ -39,17 +42,27 @@ class Probe:
     dout: Tensor
     count: Tensor
     lse: Tensor
-    out: Tensor
+    mean: Tensor
     dk: Tensor
     dv: Tensor
     head: Tensor
     query: Tensor
     dk_size: Tensor
 
+    @property
+    def ratio(self) -> int:
+        """Query heads a key/value head."""
+        return self.q.shape[1] // self.mean.shape[1]
+
+    @property
+    def out(self) -> Tensor:
+        """[B, Hq, S, Dv]"""
+        return self.mean.repeat_interleave(self.ratio, 1)
+
 
 @dataclass(frozen=True)
 class Difference:
-    """Where an answer first differs from the probe's: index into the tensor, for dk and dv the query shown there.
+    """Where an answer first differs from the probe's: index into the whole tensor, for dk and dv the query shown there.
 
     ratio is error / allowance, above 1 is wrong; both count keys for lse.
     """
@@ -63,6 +76,10 @@ class Difference:
     allowance: float
     query: tuple[int, int] | None = None
 
+    @property
+    def wrong(self) -> bool:
+        return not self.ratio <= 1
+
     def __str__(self) -> str:
         shown = "" if self.query is None else f", what query head {self.query[0]}, query {self.query[1]} adds"
         return f"{self.tensor}{list(self.index)}: expected {self.expected:.6g}, got {self.actual:.6g}{shown}"
@@ -70,11 +87,13 @@ class Difference:
 
 @torch.no_grad()
 def probe(mask: Mask, rows: Rows, heads: int, dim: int, value_dim: int | None = None,
-          dtype: torch.dtype = torch.float32, scale: float | None = None, first: int = 0) -> Probe:
+          dtype: torch.dtype = torch.float32, scale: float | None = None, first: int = 0,
+          device: torch.device | str = "cpu") -> Probe:
     """A probe of `rows` with `heads` query heads on rows.groups key/value heads, in O(S * K * Dv) for K intervals.
 
     The first eight columns of v are coordinates, the others mark one key each. `first` moves marks and shown queries:
-    probes of first = 0, 1, ... show all of them in turn. Raises ValueError when the value head_dim is below eight.
+    probes of first = 0, 1, ... show all of them in turn. It is computed on `device` and lies on the CPU. Raises
+    ValueError when the value head_dim is below eight.
     """
     value_dim = value_dim or dim
     if value_dim < COORDINATES:
@@ -84,7 +103,7 @@ def probe(mask: Mask, rows: Rows, heads: int, dim: int, value_dim: int | None = 
     ratio = heads // rows.groups
     head, query = _shown(rows, ratio, min(dim, value_dim), first)
     columns = query.shape[1]
-    v = _values(rows, value_dim, first)
+    v, query = _values(rows, value_dim, first).to(device), query.to(device)
     mean, count = _means(mask, rows, v)
     at = query[None, :, None].expand(rows.batch, -1, -1, -1)
     weight = _attends(mask, rows, query).double() / count[..., None].expand(*lead, columns).gather(2, at).clamp(min=1)
@@ -93,9 +112,9 @@ def probe(mask: Mask, rows: Rows, heads: int, dim: int, value_dim: int | None = 
     dk_size = _padded(abs(scale) * weight * (own + shown_mean), dim)
     dv = _padded(weight, value_dim)
     dv[..., 0] = weight.sum(-1)
-    count, mean = (x.repeat_interleave(ratio, 1) for x in (count, mean))
-    asked = questions(rows, heads, dim, value_dim, dtype, first)
-    return Probe(*asked, count, count.double().log(), mean, dk, dv, head, query, dk_size)
+    count = count.repeat_interleave(ratio, 1)
+    found = (x.cpu() for x in (count, count.double().log(), mean, dk, dv, head, query, dk_size))
+    return Probe(*questions(rows, heads, dim, value_dim, dtype, first), *found)
 
 
 @torch.no_grad()
@@ -118,51 +137,100 @@ def rounds(rows: Rows, heads: int, dim: int, value_dim: int) -> int:
 @torch.no_grad()
 def check(probe: Probe, answer: Mapping[str, Tensor | None]) -> Difference | None:
     """Where `answer` (out, lse, dq, dk, dv; absent ones are not looked at) first differs from the probe, or None."""
-    return next((found for found in differences(probe, answer).values() if not found.ratio <= 1), None)
+    return next((found for found in differences(probe, answer).values() if found.wrong), None)
 
 
 @torch.no_grad()
 def differences(probe: Probe, answer: Mapping[str, Tensor | None], judged: Tensor | None = None,
-                whole: Tensor | None = None) -> dict[str, Difference]:
+                whole: Tensor | None = None, positions: Tensor | None = None,
+                device: torch.device | str = "cpu") -> dict[str, Difference]:
     """The first wrong element of each tensor of `answer`, or its worst one when none is wrong.
 
     Counts must be right to the unit and what is 0 exactly 0; the rest may carry rounding of its own size. judged
     `[B, Hq, S]`: queries whose out, lse and dq count; whole `[B]`: batch rows whose dk and dv count; None is all.
+    positions `[B, L]`: the tokens that the answer holds, -1 for none; None is every token. Computed on `device`, a head
+    at a time.
     """
-    found = {}
-    for name, (expected, allowance) in _expectations(probe).items():
+    found, expectations = {}, _Expectations(probe)
+    for name in TENSORS:
         if answer.get(name) is None:
             continue
-        actual = answer[name].double().cpu()
-        off = (actual.exp() - probe.count if name == "lse" else actual - expected).abs_()
-        ratio = (off / allowance).masked_fill_(off == 0, 0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
-        counted = whole[:, None, None, None] if name in ("dk", "dv") and whole is not None else None
-        if judged is not None and name not in ("dk", "dv"):
-            counted = judged if name == "lse" else judged[..., None]
-        ratio = ratio if counted is None else ratio.masked_fill(~counted, 0)
-        wrong = (ratio > 1).nonzero()
-        if name in ("dk", "dv"):
-            shown = (wrong[:, 3] >= (name == "dv")) & (wrong[:, 3] < probe.query.shape[1])
-            wrong = wrong[shown] if shown.any() else wrong
-        index = tuple((wrong[0] if len(wrong) else _largest(ratio)).tolist())
-        shown = name in ("dk", "dv") and (name == "dv") <= index[3] < probe.query.shape[1]
-        query = (int(probe.head[index[1], index[3]]), int(probe.query[index[1], index[3]])) if shown else None
-        numbers = (float(x[index]) for x in (expected, actual, ratio, off, allowance))
-        found[name] = Difference(name, index, *numbers, query)
+        parts = []
+        for b, h in product(*map(range, answer[name].shape[:2])):
+            tokens = torch.arange(probe.lse.shape[2]) if positions is None else positions[b]
+            counted = tokens >= 0
+            if name in ("dk", "dv"):
+                counted &= whole is None or bool(whole[b])
+            elif judged is not None:
+                counted &= judged[b, h, tokens.clamp(min=0)]
+            if bool(counted.any()):
+                slot = counted.nonzero()[:, 0].to(device)
+                actual = answer[name][b, h].to(device)[slot].double()
+                parts.append(_difference(expectations, name, (b, h), tokens[counted], actual))
+        found[name] = first_of(parts) if parts else Difference(name, (0,) * answer[name].dim(), 0.0, 0.0, 0.0, 0.0, 0.0)
     return found
 
 
-def _expectations(probe: Probe) -> dict[str, tuple[Tensor, Tensor]]:
-    """Exact value and allowance of each tensor; that of lse is in keys."""
-    dtype = probe.q.dtype
-    sums = torch.finfo(torch.promote_types(dtype, torch.float32)).eps * probe.count.double().sqrt()
-    relative = ROUNDINGS * (torch.finfo(dtype).eps / 2 + sums)
-    smallest = torch.finfo(dtype).smallest_normal
-    sizes = {"dk": probe.dk_size, "dv": probe.dv}
-    by_key = {name: relative.max() * size + smallest * (size > 0) for name, size in sizes.items()}
-    zero = torch.zeros((), dtype=torch.float64).expand(probe.q.shape)
-    return {"lse": (probe.lse, torch.full_like(probe.lse, 0.5)), "out": (probe.out, relative[..., None] * probe.out),
-            "dv": (probe.dv, by_key["dv"]), "dk": (probe.dk, by_key["dk"]), "dq": (zero, zero)}
+def first_of(parts: list[Difference]) -> Difference:
+    """Of differences in parts of one tensor that of the whole: the first wrong one, of queries that are shown before
+    others, or the worst when none is wrong."""
+    wrong = [part for part in parts if part.wrong]
+    if wrong:
+        return min(wrong, key=lambda part: (part.query is None, part.index))
+    return max(parts, key=lambda part: part.ratio)
+
+
+class _Expectations:
+    """Exact values and allowances, head by head; those of lse count keys."""
+
+    def __init__(self, probe: Probe):
+        dtype = probe.q.dtype
+        sums = torch.finfo(torch.promote_types(dtype, torch.float32)).eps * probe.count.double().sqrt()
+        self.probe, self.relative = probe, ROUNDINGS * (torch.finfo(dtype).eps / 2 + sums)
+        self.most, self.smallest = float(self.relative.max()), torch.finfo(dtype).smallest_normal
+
+    def of(self, name: str, place: tuple[int, int], tokens: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Value and allowance `[T, ...]` of a batch row and head at tokens `[T]`."""
+        probe, (b, h) = self.probe, place
+
+        def at(x: Tensor) -> Tensor:
+            return x.to(device)[tokens.to(device)]
+
+        if name == "lse":
+            value = at(probe.lse[b, h])
+            return value, torch.full_like(value, 0.5)
+        if name == "out":
+            value = at(probe.mean[b, h // probe.ratio])
+            return value, at(self.relative[b, h])[:, None] * value
+        if name == "dq":
+            zero = torch.zeros((), dtype=torch.float64, device=device).expand(len(tokens), probe.q.shape[3])
+            return zero, zero
+        value = at(getattr(probe, name)[b, h])
+        size = at(probe.dk_size[b, h]) if name == "dk" else value
+        return value, self.most * size + self.smallest * (size > 0)
+
+
+def _difference(expectations: _Expectations, name: str, place: tuple[int, int], tokens: Tensor,
+                actual: Tensor) -> Difference:
+    """The same for one head: tokens `[T]`, actual `[T, ...]` in fp64."""
+    probe = expectations.probe
+    expected, allowance = expectations.of(name, place, tokens, actual.device)
+    count = probe.count[(*place, tokens)].to(actual.device) if name == "lse" else None
+    off = (actual - expected if count is None else actual.exp() - count).abs_()
+    ratio = (off / allowance).masked_fill_(off == 0, 0).nan_to_num_(nan=torch.inf, posinf=torch.inf)
+    at, shown = _largest(ratio), probe.query.shape[1]
+    if ratio[tuple(at)] > 1:
+        wrong = (ratio > 1).nonzero()
+        if name in ("dk", "dv"):
+            seen = (wrong[:, 1] >= (name == "dv")) & (wrong[:, 1] < shown)
+            wrong = wrong[seen] if seen.any() else wrong
+        at = wrong[0]
+    slot, *dim = at.tolist()
+    query = None
+    if name in ("dk", "dv") and (name == "dv") <= dim[0] < shown:
+        query = int(probe.head[place[1], dim[0]]), int(probe.query[place[1], dim[0]])
+    numbers = (float(x[tuple(at)]) for x in (expected, actual, ratio, off, allowance))
+    return Difference(name, (*place, int(tokens[slot]), *dim), *numbers, query)
 
 
 def _values(rows: Rows, value_dim: int, first: int) -> Tensor:
@@ -210,11 +278,12 @@ def _ones(rows: Rows, heads: int, dim: int, head: Tensor, query: Tensor, dtype: 
 
 def _means(mask: Mask, rows: Rows, v: Tensor) -> tuple[Tensor, Tensor]:
     """Mean of v over the allowed keys `[B, G, S, Dv]` and their number `[B, G, S]`."""
-    total, count = torch.zeros_like(v), torch.zeros(v.shape[:3], dtype=torch.int64)
+    total, count = torch.zeros_like(v), torch.zeros(v.shape[:3], dtype=torch.int64, device=v.device)
     before = torch.nn.functional.pad(v.cumsum(2), (0, 0, 1, 0))
     for i in torch.arange(rows.tokens).split(BLOCK):
         keys = mask.keys(rows, i).expand(-1, rows.groups, -1, -1, -1)
-        count[:, :, i] = intervals.count(keys)
+        count[:, :, i] = intervals.count(keys).to(v.device)
+        keys = keys.to(v.device)
         for b in range(rows.batch):
             for g in range(rows.groups):
                 start, end = keys[b, g].unbind(-1)
@@ -226,8 +295,8 @@ def _attends(mask: Mask, rows: Rows, query: Tensor) -> Tensor:
     """[B, G, S, C] bool: whether query `query[g, c]` may attend each key."""
     found = []
     for g, i in enumerate(query):
-        keys = mask.keys(rows, i).expand(-1, rows.groups, -1, -1, -1)[:, g]
-        edges = torch.zeros(rows.batch, len(i), rows.tokens + 1, dtype=torch.int64)
+        keys = mask.keys(rows, i.cpu()).expand(-1, rows.groups, -1, -1, -1)[:, g].to(query.device)
+        edges = torch.zeros(rows.batch, len(i), rows.tokens + 1, dtype=torch.int64, device=query.device)
         for edge, sign in zip(keys.unbind(-1), (1, -1), strict=True):
             edges.scatter_add_(2, edge, torch.full_like(edge, sign))
         found.append(edges.cumsum(2)[..., :-1].mT > 0)
