@@ -64,7 +64,7 @@ def poisoned(numbers: Numbers, case: Case, mask: Mask, rows: Rows) -> Numbers:
         return numbers
     value = poison_value(case)
     padded = rows.padded[:, None, :, None]
-    unseen = padded | dead_keys(mask, rows)[..., None]
+    padded, unseen = (x.to(numbers.q.device) for x in (padded, padded | dead_keys(mask, rows)[..., None]))
     q, dout = (x.masked_fill(padded, value) for x in (numbers.q, numbers.dout))
     k, v = (x.masked_fill(unseen, value) for x in (numbers.k, numbers.v))
     return Numbers(q, k, v, dout)
@@ -106,11 +106,11 @@ def _stands(x: Tensor, dim: int) -> bool:
 
 def take(whole: Tensor, positions: Tensor, fill: float = 0.0) -> Tensor:
     """`[B, H, S, ...]` at positions `[B, L]` -> `[B, H, L, ...]`; filler slots hold `fill`."""
-    index = positions.clamp(min=0)
-    batch = torch.arange(whole.shape[0])[:, None]
+    index = positions.clamp(min=0).to(whole.device)
+    batch = torch.arange(whole.shape[0], device=whole.device)[:, None]
     part = whole.transpose(1, 2)[batch, index].transpose(1, 2)
     filler = (positions < 0)[:, None].reshape(positions.shape[0], 1, -1, *[1] * (whole.dim() - 3))
-    return part.masked_fill(filler, fill) if bool((positions < 0).any()) else part.contiguous()
+    return part.masked_fill(filler.to(whole.device), fill) if bool((positions < 0).any()) else part.contiguous()
 
 
 def put(parts: list[Tensor], layout: list[Tensor], tokens: int) -> Tensor:

@@ -31,32 +31,35 @@ MOST, ELEMENTS = 32, 1 << 27
 class Probed:
     """A case asked with the inputs of probe `first`, in the place of a Problem."""
 
-    def __init__(self, case: Case, variants: frozenset[str], first: int):
-        self.case, self.variants, self.first = case, variants, first
+    def __init__(self, case: Case, variants: frozenset[str], first: int, device: torch.device):
+        self.case, self.variants, self.first, self.device = case, variants, first, device
         self.mask = case.mask.under(variants)
         shape = case.shape
         self.rows = self.mask.rows(shape.batch, shape.tokens, shape.kv_heads)
-        asked = probes.questions(self.rows, shape.heads, shape.head_dim, shape.v_dim, DTYPES[case.dtype], first)
+
+    @property
+    def given(self) -> Numbers:
+        """Whole rows on the device, made anew each time: long ones take as much room as a model's."""
+        shape = self.case.shape
+        asked = probes.questions(self.rows, shape.heads, shape.head_dim, shape.v_dim, DTYPES[self.case.dtype],
+                                 self.first, self.device)
         clean = Numbers(*asked)
-        if "dead.undefined" in variants:
-            clean = replace(clean, dout=clean.dout.masked_fill(self.dead[..., None], 0))
-        self.given = inputs.poisoned(clean, case, self.mask, self.rows)
-        self._probe: Probe | None = None
+        if "dead.undefined" in self.variants:
+            clean = replace(clean, dout=clean.dout.masked_fill(self.dead[..., None].to(self.device), 0))
+        return inputs.poisoned(clean, self.case, self.mask, self.rows)
 
     @cached_property
     def dead(self) -> Tensor:
         """`[B, Hq, S]`: queries that see no key."""
         return dead_rows(self.mask, self.rows).repeat_interleave(self.case.shape.heads // self.rows.groups, 1)
 
-    def probe(self, device: torch.device) -> Probe:
-        """With its answer, computed on `device` once."""
-        if self._probe is None:
-            shape = self.case.shape
-            self._probe = probes.probe(self.mask, self.rows, shape.heads, shape.head_dim, shape.v_dim,
-                                       DTYPES[self.case.dtype], self.case.scale, self.first, device)
-        return self._probe
+    @cached_property
+    def probe(self) -> Probe:
+        shape = self.case.shape
+        return probes.probe(self.mask, self.rows, shape.heads, shape.head_dim, shape.v_dim, DTYPES[self.case.dtype],
+                            self.case.scale, self.first, self.device)
 
-    def differences(self, answer: Answer, positions: Tensor, device: torch.device) -> dict[str, Difference]:
+    def differences(self, answer: Answer, positions: Tensor) -> dict[str, Difference]:
         """By tensor, of the tokens at `positions` `[B, L]`. What the implementation's variants leave open is not
         judged."""
         judged = ~self.dead if "dead.undefined" in self.variants else None
@@ -64,7 +67,7 @@ class Probed:
         if "dead.singleton" in self.variants:
             whole = ~self.rows.padded.all(1)
             judged = (torch.ones_like(self.dead) if judged is None else judged) & whole[:, None, None]
-        return probes.differences(self.probe(device), answer.tensors, judged, whole, positions, device)
+        return probes.differences(self.probe, answer.tensors, judged, whole, positions, self.device)
 
 
 def run_probes(case: Case, implementation: Implementation, ranks: Ranks, timing: Timing,
@@ -133,7 +136,7 @@ class Judgement:
         """Asks probes of `step` in the tensors `used`; without them, of a fresh step in fresh tensors."""
         for first in chosen if self.passed else ():
             self.rounds += 1
-            self.posed = probed(self.case, self.variants, first)
+            self.posed = probed(self.case, self.variants, first, self.ranks.device)
             answer = attempt(self.session, self.posed, self.layout, self.ranks, step, used, gathered=False)
             found = self._compared(answer)
             if self.ranks.group.rank == 0:
@@ -145,15 +148,15 @@ class Judgement:
     def _compared(self, answer: Answer) -> dict[str, Difference]:
         """By tensor, over all ranks: each looks at the tokens that it holds."""
         ranks = self.ranks
-        own = {} if answer.breaches else self.posed.differences(answer, self.layout[ranks.group.rank], ranks.device)
+        own = {} if answer.breaches else self.posed.differences(answer, self.layout[ranks.group.rank])
         every = ranks.all_gather(own)
         return {name: probes.first_of([part[name] for part in every]) for name in own}
 
 
 @lru_cache(maxsize=2)
-def probed(case: Case, variants: frozenset[str], first: int) -> Probed:
+def probed(case: Case, variants: frozenset[str], first: int, device: torch.device) -> Probed:
     """Kept for the next implementation that is asked the same."""
-    return Probed(case, variants, first)
+    return Probed(case, variants, first, device)
 
 
 def _verdict(answer: Answer, found: dict[str, Difference], posed: Probed, layout: list[Tensor],

@@ -26,9 +26,9 @@ TENSORS = ("lse", "out", "dv", "dk", "dq")
 
 @dataclass(frozen=True)
 class Probe:
-    """Inputs in the asked dtype and the exact answer in fp64. Each group shows C = min(D, Dv) of its queries.
+    """The exact answer to `questions` in fp64. Each group shows C = min(D, Dv) of its queries.
 
-    q, k, v, dout     as for `reference.dense.truth`
+    heads, dim, dtype, first  of the questions
     count, lse        [B, Hq, S] allowed keys of each query and the log of it
     mean              [B, Hkv, S, Dv] what out is in every query head of a group
     dk, dv            [B, Hkv, S, D], [B, Hkv, S, Dv]; dq is 0
@@ -36,10 +36,10 @@ class Probe:
     dk_size           shaped as dk, sum of the absolute values of its terms
     """
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    dout: Tensor
+    heads: int
+    dim: int
+    dtype: torch.dtype
+    first: int
     count: Tensor
     lse: Tensor
     mean: Tensor
@@ -52,7 +52,7 @@ class Probe:
     @property
     def ratio(self) -> int:
         """Query heads a key/value head."""
-        return self.q.shape[1] // self.mean.shape[1]
+        return self.heads // self.mean.shape[1]
 
     @property
     def out(self) -> Tensor:
@@ -89,7 +89,8 @@ class Difference:
 def probe(mask: Mask, rows: Rows, heads: int, dim: int, value_dim: int | None = None,
           dtype: torch.dtype = torch.float32, scale: float | None = None, first: int = 0,
           device: torch.device | str = "cpu") -> Probe:
-    """A probe of `rows` with `heads` query heads on rows.groups key/value heads, in O(S * K * Dv) for K intervals.
+    """The answer to a probe of `rows` with `heads` query heads on rows.groups key/value heads, in O(S * K * Dv) for K
+    intervals.
 
     The first eight columns of v are coordinates, the others mark one key each. `first` moves marks and shown queries:
     probes of first = 0, 1, ... show all of them in turn. It is computed on `device` and lies on the CPU. Raises
@@ -114,18 +115,18 @@ def probe(mask: Mask, rows: Rows, heads: int, dim: int, value_dim: int | None = 
     dv[..., 0] = weight.sum(-1)
     count = count.repeat_interleave(ratio, 1)
     found = (x.cpu() for x in (count, count.double().log(), mean, dk, dv, head, query, dk_size))
-    return Probe(*questions(rows, heads, dim, value_dim, dtype, first), *found)
+    return Probe(heads, dim, dtype, first, *found)
 
 
 @torch.no_grad()
-def questions(rows: Rows, heads: int, dim: int, value_dim: int, dtype: torch.dtype,
-              first: int = 0) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """q, k, v and dout of a probe alone, which cost no look at the mask."""
+def questions(rows: Rows, heads: int, dim: int, value_dim: int, dtype: torch.dtype, first: int = 0,
+              device: torch.device | str = "cpu") -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """q, k, v and dout of a probe alone, which cost no look at the mask; on `device`."""
     head, query = _shown(rows, heads // rows.groups, min(dim, value_dim), first)
-    q, dout = (_ones(rows, heads, width, head, query, dtype) for width in (dim, value_dim))
+    q, dout = (_ones(rows, heads, width, head, query, dtype, device) for width in (dim, value_dim))
     dout[..., 0] = dout.amax(-1)
-    k = torch.zeros(rows.batch, rows.groups, rows.tokens, dim, dtype=dtype)
-    return q, k, _values(rows, value_dim, first).to(dtype), dout
+    k = torch.zeros(rows.batch, rows.groups, rows.tokens, dim, dtype=dtype, device=device)
+    return q, k, _values(rows, value_dim, first).to(device, dtype), dout
 
 
 def rounds(rows: Rows, heads: int, dim: int, value_dim: int) -> int:
@@ -184,7 +185,7 @@ class _Expectations:
     """Exact values and allowances, head by head; those of lse count keys."""
 
     def __init__(self, probe: Probe):
-        dtype = probe.q.dtype
+        dtype = probe.dtype
         sums = torch.finfo(torch.promote_types(dtype, torch.float32)).eps * probe.count.double().sqrt()
         self.probe, self.relative = probe, ROUNDINGS * (torch.finfo(dtype).eps / 2 + sums)
         self.most, self.smallest = float(self.relative.max()), torch.finfo(dtype).smallest_normal
@@ -203,7 +204,7 @@ class _Expectations:
             value = at(probe.mean[b, h // probe.ratio])
             return value, at(self.relative[b, h])[:, None] * value
         if name == "dq":
-            zero = torch.zeros((), dtype=torch.float64, device=device).expand(len(tokens), probe.q.shape[3])
+            zero = torch.zeros((), dtype=torch.float64, device=device).expand(len(tokens), probe.dim)
             return zero, zero
         value = at(getattr(probe, name)[b, h])
         size = at(probe.dk_size[b, h]) if name == "dk" else value
@@ -269,10 +270,11 @@ def _largest(x: Tensor) -> Tensor:
     return torch.stack(torch.unravel_index(x.argmax(), x.shape))
 
 
-def _ones(rows: Rows, heads: int, dim: int, head: Tensor, query: Tensor, dtype: torch.dtype) -> Tensor:
+def _ones(rows: Rows, heads: int, dim: int, head: Tensor, query: Tensor, dtype: torch.dtype,
+          device: torch.device | str) -> Tensor:
     """[B, Hq, S, D] with 1 in column c of the query that column c shows."""
-    x = torch.zeros(rows.batch, heads, rows.tokens, dim, dtype=dtype)
-    x[:, head, query, torch.arange(query.shape[1])] = 1
+    x = torch.zeros(rows.batch, heads, rows.tokens, dim, dtype=dtype, device=device)
+    x[:, head.to(device), query.to(device), torch.arange(query.shape[1], device=device)] = 1
     return x
 
 

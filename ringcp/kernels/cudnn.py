@@ -37,6 +37,8 @@ class Cudnn(Banded):
                        scale: float) -> tuple[Tensor, Tensor, Tensor]:
         if q.shape[1] == k.shape[1] == 1:
             return self._of_two(dout, q, k, v, out, lse, call, scale)
+        # torch keeps cuDNN's graphs by the strides of q, k and v: those of dout and out have to be the same ever after
+        dout, out = dout.contiguous(), out.contiguous()
         dout, q, k, v, out = (x.transpose(1, 2) for x in (dout, q, k, v, out))
         unused = torch.zeros((), dtype=torch.int64, device=q.device)
         grads = _backward(dout, q, k, v, out, lse[..., None], unused, unused, _bias(q, k, call), None, None,

@@ -1,7 +1,6 @@
 """Probes against the truth, correct rings and wrong masks; excerpts against the truth."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,14 +11,19 @@ from cases.rules.documents import Documents
 from cases.rules.window import Window
 from reference import excerpt
 from reference.dense import truth
-from reference.probes import check, probe
+from reference.probes import check, probe, questions
 from tests.reference.simulated import Ring
 
 NAMES = ("out", "lse", "dq", "dk", "dv")
 
 
-def answer_of(found, mask, rows, scale=None):
-    exact = truth(found.q, found.k, found.v, found.dout, mask, rows, scale, terms=False)
+def asked_of(found, rows):
+    return questions(rows, found.heads, found.dim, found.mean.shape[3], found.dtype, found.first)
+
+
+def answer_of(found, mask, rows, scale=None, **other):
+    asked = dict(zip(("q", "k", "v", "dout"), asked_of(found, rows), strict=True)) | other
+    exact = truth(*asked.values(), mask, rows, scale, terms=False)
     return {name: getattr(exact, name) for name in NAMES}
 
 
@@ -30,7 +34,7 @@ def test_probe_is_the_truth(make_mask, first, scale):
     mask = make_mask(tokens)
     rows = mask.rows(1, tokens, 2)
     found = probe(mask, rows, heads=6, dim=16, value_dim=24, dtype=torch.float64, scale=scale, first=first)
-    exact = truth(found.q, found.k, found.v, found.dout, mask, rows, scale)
+    exact = truth(*asked_of(found, rows), mask, rows, scale)
     tensors = [(getattr(found, name), getattr(exact, name)) for name in ("out", "lse", "dk", "dv")]
     torch.testing.assert_close(*zip(*tensors, strict=True), rtol=1e-12, atol=1e-12)
     assert (exact.dq == 0).all() and (found.lse == -math.inf).equal(~exact.live)
@@ -44,7 +48,7 @@ def test_correct_rings_pass(make_mask, dtype, ring):
     mask = make_mask(tokens)
     rows = mask.rows(1, tokens, 2)
     found = probe(mask, rows, heads=4, dim=32, dtype=dtype)
-    assert check(found, ring(found.q, found.k, found.v, found.dout, mask, rows)) is None
+    assert check(found, ring(*asked_of(found, rows), mask, rows)) is None
 
 
 def wrong_documents(tokens, kind):
@@ -93,12 +97,9 @@ def test_wrong_head_batch_and_hop(dtype):
     rows = mask.rows(2, 96, 4)
     found = probe(mask, rows, heads=8, dim=32, dtype=dtype)
     assert check(found, answer_of(found, mask, rows)) is None
-    heads = replace(found, k=found.k.flip(1), v=found.v.flip(1))
-    assert check(found, answer_of(heads, mask, rows)).tensor == "out"
-    interleaved = found.v[:, [0, 2, 1, 3]]
-    assert check(found, answer_of(replace(found, v=interleaved), mask, rows)).tensor == "out"
-    rows_mixed = replace(found, v=found.v.flip(0))
-    assert check(found, answer_of(rows_mixed, mask, rows)).tensor == "out"
+    v = asked_of(found, rows)[2]
+    for other in (v.flip(1), v[:, [0, 2, 1, 3]], v.flip(0)):
+        assert check(found, answer_of(found, mask, rows, v=other)).tensor == "out"
     local = Mask((Causal(), Documents.packed([48, 48], [48, 48])))
     missing = check(found, answer_of(found, local, local.rows(2, 96, 4)))
     assert missing.tensor == "lse" and missing.index == (0, 0, 48)
