@@ -33,15 +33,41 @@ def lap(session: Session, step: Step, numbers: Numbers, grads: str, ranks: Ranks
     with usage.lap() as results, ranks.during("timed") as heard:
         ranks.barrier()
         with session.scope():
-            start = time.perf_counter()
+            watch = Stopwatch(ranks.device)
             out, lse = step(numbers.q, numbers.k, numbers.v)
-            synchronize(ranks.device)
-            middle = time.perf_counter()
+            watch.halve()
             found = gradients(out, wanted, numbers.dout)
-            synchronize(ranks.device)
-            end = time.perf_counter()
+            halves = watch.stop()
         results += [x for x in (out, lse, *found) if x is not None]
-    return Lap(middle - start, end - middle, sent(heard(), ranks.group))
+    return Lap(*halves, sent(heard(), ranks.group))
+
+
+class Stopwatch:
+    """Seconds from when it is made to `halve`, and from there to `stop`.
+
+    A GPU is not waited for at the half, as no training step waits there: it marks the time when it comes by.
+    """
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        synchronize(device)
+        self.start, self.marks = time.perf_counter(), [self._mark()]
+
+    def halve(self) -> None:
+        self.marks.append(self._mark())
+
+    def stop(self) -> tuple[float, float]:
+        synchronize(self.device)
+        whole, (first, half) = time.perf_counter() - self.start, self.marks
+        before = half - first if isinstance(half, float) else first.elapsed_time(half) / 1000
+        return before, whole - before
+
+    def _mark(self) -> float | torch.cuda.Event:
+        if self.device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
 
 
 def slowest(by_lap: list[tuple[Lap, ...]]) -> tuple[list[float], list[float], list[float]]:

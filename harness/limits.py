@@ -1,6 +1,5 @@
 """What bounds a step, measured beside its laps: the kernels alone, and the same step with a silent exchange."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ import torch
 from harness.contract import copied
 from harness.implementation import Session, Step
 from harness.inputs import Numbers
-from harness.lap import Lap, lap, slowest, synchronize
+from harness.lap import Lap, Stopwatch, lap, slowest, synchronize
 from harness.problem import Problem
 from harness.ranks import Ranks
 from harness.usage import Usage
@@ -71,13 +70,11 @@ def fastest(offered: dict[str, Forward], ranks: Ranks) -> tuple[str | None, Forw
 def kernel_lap(run: Forward, ranks: Ranks) -> Lap:
     synchronize(ranks.device)
     ranks.barrier()
-    start = time.perf_counter()
+    watch = Stopwatch(ranks.device)
     backward = run()
-    synchronize(ranks.device)
-    middle = time.perf_counter()
+    watch.halve()
     backward()
-    synchronize(ranks.device)
-    return Lap(middle - start, time.perf_counter() - middle)
+    return Lap(*watch.stop())
 
 
 def shared(records: list[dict[str, Any]]) -> None:
