@@ -110,6 +110,6 @@ def _pieces(work: Work, q: Tensor, k: Tensor, v: Tensor, dout: Tensor) -> list[P
     for call in (call for layer in work.calls for call in layer):
         places = call.queries, call.keys, call.keys, call.queries
         parts = [x[where].contiguous() for x, where in zip(flat, places, strict=True)]
-        whole = replace(call, queries=slice(0, len(parts[0])), keys=slice(0, len(parts[1])), repeated=False)
+        whole = replace(call, queries=slice(0, len(parts[0])), keys=slice(0, len(parts[1])), rounds=())
         found.append(Piece(OneCall([[whole]]), *(heads_first(x, 1) for x in parts)))
     return found

@@ -20,7 +20,8 @@ class Call:
     equal         (n, m) when every segment has n queries and m keys, else None
     starts        (queries, keys), each [segments + 1] int32: where segments begin among the call's tokens
     most          (queries, keys) of the longest segment
-    repeated      whether a key serves several segments
+    rounds        for keys that serve several segments: (slots among the call's keys, tokens) pairs that name no token
+                  twice; none where no key does
     """
 
     left: int
@@ -31,7 +32,11 @@ class Call:
     equal: tuple[int, int] | None
     starts: tuple[Tensor, Tensor]
     most: tuple[int, int]
-    repeated: bool
+    rounds: tuple[tuple[Tensor, Tensor], ...] = ()
+
+    @property
+    def repeated(self) -> bool:
+        return bool(self.rounds)
 
 
 def calls(spans: Tensor, keys: int, device: torch.device | str) -> list[list[Call]]:
@@ -43,11 +48,12 @@ def _call(bands: Bands, device: torch.device | str) -> Call:
     queries, keys = bands.queries, bands.keys
     alike = bool((queries == queries[0]).all() and (keys == keys[0]).all())
     where = _place(bands.key, keys)
-    repeated = not isinstance(where, slice) and len(where.unique()) < len(where)
+    rounds = () if isinstance(where, slice) else _rounds(where)
     return Call(
         bands.left, bands.right, _to(_place(bands.query, queries), device), _to(where, device), len(queries),
         (int(queries[0]), int(keys[0])) if alike else None,
-        (_starts(queries).to(device), _starts(keys).to(device)), (int(queries.max()), int(keys.max())), repeated)
+        (_starts(queries).to(device), _starts(keys).to(device)), (int(queries.max()), int(keys.max())),
+        tuple((slots.to(device), tokens.to(device)) for slots, tokens in rounds))
 
 
 def _place(first: Tensor, length: Tensor) -> Place:
@@ -56,6 +62,16 @@ def _place(first: Tensor, length: Tensor) -> Place:
         return slice(int(first[0]), int(first[-1] + length[-1]))
     offset = torch.arange(int(length.sum())) - (length.cumsum(0) - length).repeat_interleave(length)
     return first.repeat_interleave(length) + offset
+
+
+def _rounds(tokens: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """`Call.rounds` of tokens `[N]`: the first slot of every token, then the second of those that have one, ..."""
+    order = tokens.argsort(stable=True)
+    ordered, place = tokens[order], torch.arange(len(tokens))
+    again = torch.cat([place.new_zeros(1, dtype=torch.bool), ordered[1:] == ordered[:-1]])
+    turn = place - torch.where(again, 0, place).cummax(0).values
+    rounds = [order[turn == number].sort().values for number in range(int(turn.max()) + 1)]
+    return [(slots, tokens[slots]) for slots in rounds] if len(rounds) > 1 else []
 
 
 def _starts(length: Tensor) -> Tensor:

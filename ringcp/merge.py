@@ -45,14 +45,19 @@ class Total:
         self.shape, self.part, self.dtype, self.device = shape, part, dtype, device
         self._sum: Tensor | None = None
 
-    def add(self, place: Place, part: Tensor) -> None:
-        """Adds `[N, H, D]` at the tokens of `place`, which may name a token more than once."""
+    def add(self, place: Place, part: Tensor, rounds: tuple[tuple[Tensor, Tensor], ...] = ()) -> None:
+        """Adds `[N, H, D]` at the tokens of `place`. Where that names a token more than once, `rounds` says in which
+        turns (`calls.Call`): no two additions meet, so that sums need no atomics and are the same every time."""
         if self._sum is None and covers(place, self.shape[0]):
             self._sum = part.to(self.dtype)
         elif isinstance(place, slice):
             self.result()[place].add_(part)
+        elif rounds:
+            for slots, tokens in rounds:
+                self.add(tokens, part.index_select(0, slots))
         else:
-            self.result().index_add_(0, place, part.to(self.dtype))
+            total = self.result()
+            total.index_copy_(0, place, total.index_select(0, place).add_(part))
 
     def result(self) -> Tensor:
         """The sum; 0 where nothing was added."""

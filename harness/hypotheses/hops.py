@@ -64,8 +64,9 @@ def counted_twice(evidence: Evidence) -> Iterator[Guess]:
 
 
 def wrong_chunk(evidence: Evidence) -> Iterator[Guess]:
-    """What arrives from other ranks is something else: another rank's, another slot's, or nothing yet."""
-    if evidence.world == 1 or not evidence.forward_failed:
+    """What arrives from other ranks is something else: another rank's, another slot's, or nothing yet. Keys in another
+    order show in gradients alone where all of them are seen."""
+    if evidence.world == 1:
         return
     own = torch.arange(evidence.owner.shape[1]).expand_as(evidence.apart[:, 0])
     lists = _arrivals(evidence)

@@ -56,8 +56,8 @@ class Banded(ABC):
             rows, keys = call.queries, call.keys
             grads = self._run_backward(dout[rows], q[rows], k[keys], v[keys], out[rows], lse[:, rows], call, scale)
             dq.add(rows, grads[0] if sign > 0 else grads[0] * sign)
-            dk.add(keys, grads[1])
-            dv.add(keys, grads[2])
+            dk.add(keys, grads[1], call.rounds)
+            dv.add(keys, grads[2], call.rounds)
 
     def _run(self, q: Tensor, k: Tensor, v: Tensor, call: Call, scale: float) -> tuple[Tensor, Tensor]:
         q, k, v = map(_readable, (q, k, v))
