@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -18,9 +19,10 @@ MORE_LAYOUTS = ("balanced",)
 DTYPES = ("fp64", "fp32", "bf16")
 MORE_DTYPES = ("fp16",)
 BATCH_SEED, GROUP_SEED = 1_000_003, 10_007
-LARGEST_ROWS, LARGEST_SCALE = 1 << 26, 1e30
+LARGEST_ROWS, LARGEST_SCALE, LARGEST = 1 << 26, 1e30, 2**31 - 1
+NAME, REQUIREMENT = re.compile(r"[\w.+:/ -]+"), re.compile(r"[A-Z]\d+")
 KNOWN_INPUTS = {"strides": ("dense", "unbind", "transposed", "interleaved", "tail", "unlike",
-                            "expanded-keys"),
+                            "fused", "expanded-keys"),
                 "dout": ("random", "expanded", "expanded-heads", "ones", "sum"), "poison": (None, "huge", "nan")}
 
 
@@ -36,11 +38,11 @@ class Shape:
     value_dim: int | None = None
 
     def __post_init__(self):
+        for name, value in vars(self).items():
+            if name != "value_dim" or value is not None:
+                check_whole(name, value, 1)
         if self.heads % self.kv_heads:
             raise ValueError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}")
-        for name in ("batch", "tokens", "heads", "kv_heads", "head_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.batch * self.tokens > LARGEST_ROWS:
             raise ValueError(f"batch {self.batch} x tokens {self.tokens} is more than {LARGEST_ROWS} tokens at once")
 
@@ -49,14 +51,25 @@ class Shape:
         return self.value_dim or self.head_dim
 
 
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raises ValueError for what is no whole number, or too small or large a one."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} is a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    if value > LARGEST:
+        raise ValueError(f"{name} must be at most {LARGEST}, got {value}")
+
+
 @dataclass(frozen=True)
 class Inputs:
     """How the numbers are drawn and laid out in memory.
 
     strides   "dense", "unbind" (views of one fused tensor), "transposed" (tokens before heads in memory),
               "interleaved" (every second number of a wider tensor: no stride is 1), "tail" (the
-              front of longer buffers), "unlike" (q, k, v and dout each of another kind), "expanded-keys" (k and v are
-              one head's, with stride 0 over heads); what lies beside a view is NaN
+              front of longer buffers), "unlike" (q, k, v and dout each of another kind), "fused" (q, k and v are the
+              heads of one tensor, as one projection gives them, where their head_dims are equal), "expanded-keys" (k
+              and v are one head's, with stride 0 over heads); what lies beside a view is NaN
     dout      "random" (signed normal), "expanded" (stride 0 over tokens), "expanded-heads" (over heads), "ones", "sum"
               (what out.sum() hands back: ones of one number, every stride 0)
     poison    None, "huge" (required level of B5) or "nan" (strict level): written to padded tokens and dead keys
@@ -76,7 +89,11 @@ class Inputs:
         for name, known in KNOWN_INPUTS.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"inputs.{name} {getattr(self, name)!r} is unknown: {', '.join(map(str, known))}")
-        if not set(self.grads) <= set("qkv") or len(set(self.grads)) < len(self.grads):
+        for name in ("spread", "outliers"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"inputs.{name} is a number of at least 0, got {value!r}")
+        if not isinstance(self.grads, str) or sorted(set(self.grads) & set("qkv")) != sorted(self.grads):
             raise ValueError(f"inputs.grads names some of q, k and v, got {self.grads!r}")
 
 
@@ -99,8 +116,13 @@ class Case:
     topology: Topology = Topology()
 
     def __post_init__(self):
-        if self.world < 1:
-            raise ValueError(f"case {self.name}: world must be at least 1, got {self.world}")
+        if not isinstance(self.name, str) or not NAME.fullmatch(self.name):
+            raise ValueError(f"a case has a name of letters, digits and -_./, got {self.name!r}")
+        check_whole(f"case {self.name}: world", self.world, 1)
+        check_whole(f"case {self.name}: seed", self.seed, 0)
+        wrong = [one for one in self.requirements if not isinstance(one, str) or not REQUIREMENT.fullmatch(one)]
+        if wrong:
+            raise ValueError(f"case {self.name}: requirements are ids such as A1, got {wrong[0]!r}")
         if self.topology.groups and self.world != len(parsed(self.topology.groups)[0]):
             raise ValueError(f"case {self.name}: world {self.world} is not the size of the first group of "
                              f"{self.topology.groups!r}")

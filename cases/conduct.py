@@ -28,12 +28,15 @@ THREE = f"{TWO}, load C, forward C, backward C"
 AGAIN = "load A, forward A, backward A, load B, forward B, backward B, forward B, backward B"
 LAYERS = f"load A{4 * ', forward A'}, backward A first, backward A, backward A first, backward A"
 STACKED = "load A, load B, load C, forward A, forward B, forward C, backward C, backward B, backward A"
+ONCE = {"layouts": ("zigzag",), "dtypes": ("fp64",)}
 ONE_BY_ONE = "load A, forward A, backward A, load B, forward B, backward B, load C, forward C, backward C"
 
 
-def _state(name: str, mask: Mask, steps: str, buffers: str = "fresh", *renewed: str, ids: str = "D3") -> Scenario:
+def _state(name: str, mask: Mask, steps: str, buffers: str = "fresh", *renewed: str, ids: str = "D3", changes: str = "",
+           sessions: str = "one", **more) -> Scenario:
     shape = TWO_ROWS if mask is ROWS else SMALL
-    return Scenario(f"state/{name}", f"{OWN[mask]} {ids}", mask, shape, course=Course(steps, buffers, renewed))
+    course = Course(steps, buffers, renewed, changes, sessions)
+    return Scenario(f"state/{name}", f"{OWN[mask]} {ids}", mask, shape, course=course, **more)
 
 
 ROWS = Mask((CAUSAL, Documents((((1, 96),), ((1, 31), (2, 40), (0, 5), (3, 20)))), Padding(((), ((6, 11),)))))
@@ -51,6 +54,12 @@ STATE = (
     _state("only-selection", RAGGED, TWO, "kept", "regions"),
     _state("two-in-flight", EVERYTHING, TWO),
     _state("layers", EVERYTHING, LAYERS),
+    _state("many-layers", PACKED, f"load A{10 * ', forward A'}{10 * ', backward A'}", **ONCE),
+    _state("one-changes", PACKED, f"load A{5 * ', forward A, backward A'}", changes="v k q dout", **ONCE),
+    _state("own-sessions", PACKED, f"load A, load B{2 * ', forward A, backward A, forward B, backward B'}",
+           sessions="each"),
+    _state("inner", PACKED, "load A, inner A, backward A", ids=""),
+    _state("backward-twice", PACKED, "load A, forward A, retain A", ids=""),
     _state("second-row", ROWS, TWO),
     _state("second-row-only-documents", ROWS, ONE_BY_ONE, "kept", "documents"),
     _state("stacked", PACKED, STACKED),

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-VERBS = ("load", "forward", "checkpoint", "reentrant", "offload", "peek", "backward")
-FORWARDS = ("forward", "checkpoint", "reentrant", "offload", "peek")
-BACKWARDS = ("backward", "backward first")
+VERBS = ("load", "forward", "checkpoint", "reentrant", "offload", "inner", "peek", "backward", "retain")
+FORWARDS = ("forward", "checkpoint", "reentrant", "offload", "inner", "peek")
+BACKWARDS = ("backward", "backward first", "retain")
 RECOMPUTES = ("checkpoint", "reentrant", "offload")
 BUFFERS = ("fresh", "reused", "kept", "freed")
 ONCE = "load A, forward A, backward A"
@@ -19,12 +19,17 @@ class Course:
     steps    actions in their order, "VERB BATCH". Batch A is the case itself, B, C, ... are later ones (Case.batch).
              load      hands over a batch's metadata and prepares its step
              forward   runs the step; `checkpoint` under torch.utils.checkpoint, `reentrant` under its reentrant form,
-                       `offload` with saved-tensor hooks that keep copies elsewhere, `peek` under no_grad
-             backward  of the batch's newest forward that has none yet; `backward A first` of its oldest
+                       `offload` with saved-tensor hooks that keep copies elsewhere, `inner` with inputs that are no
+                       leaves of the graph, as a model's never are, `peek` under no_grad
+             backward  of the batch's newest forward that has none yet; `backward A first` of its oldest;
+                       `retain` goes twice through the same graph, and the second answers
     buffers  where metadata lies: "fresh" (storage of its own, filled with something else after the load), "reused" (one
              set of tensors, refilled in place by every load), "kept" (new tensors only for what differs from the
              batch before), "freed" (storage of its own, gone after the load; inputs go with their step, and what
              comes later lies where they lay as soon as nobody holds them)
+    changes  what is new in later forwards of a batch, one after the other ("v k": v alone in the second, k alone in the
+             third); empty is everything
+    sessions "one", or "each": every batch is loaded by a session of its own, all of them open at once
     renewed  rules whose metadata later batches renew; empty is all of them
     repeats  how often all of it happens; the bits must repeat where an implementation declares itself deterministic
     delay    up to so many seconds pass on each rank, at random, before every transfer
@@ -36,6 +41,8 @@ class Course:
     steps: str = ONCE
     buffers: str = "fresh"
     renewed: tuple[str, ...] = ()
+    changes: str = ""
+    sessions: str = "one"
     repeats: int = 1
     delay: float = 0.0
     late: float = 0.0
@@ -46,6 +53,10 @@ class Course:
         object.__setattr__(self, "renewed", tuple(self.renewed))
         if self.buffers not in BUFFERS:
             raise ValueError(f"course: unknown buffers {self.buffers!r}, known are {', '.join(BUFFERS)}")
+        if not set(self.changes.split()) <= {"q", "k", "v", "dout"}:
+            raise ValueError(f"course: changes name q, k, v and dout, not {self.changes!r}")
+        if self.sessions not in ("one", "each"):
+            raise ValueError(f"course: sessions are 'one' or 'each', not {self.sessions!r}")
         if self.memory not in (None, "nan"):
             raise ValueError(f"course: memory holds 'nan' or what it will, not {self.memory!r}")
         if self.repeats < 1 or self.delay < 0 or self.late < 0:

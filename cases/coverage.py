@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import combinations, product
 
-from cases.case import Case, Shape
+from cases.case import DTYPES, Case, Shape
 
 HEAD_DIMS = (16, 24, 32, 64, 80, 128, 256)
 EVERY_TWO = ("rule", "world", "layout", "dtype", "heads", "head_dim")
@@ -51,7 +51,8 @@ def rule_names(case: Case) -> tuple[str, ...]:
 
 def values(case: Case) -> dict[str, tuple]:
     """What a case has of each dimension: any number of rules, variants and unusual inputs, one of everything else."""
-    return {"rule": rule_names(case), "world": (case.world,), "layout": (case.layout,), "dtype": (case.dtype,),
+    dtype = (case.dtype,) if case.dtype in DTYPES else ()
+    return {"rule": rule_names(case), "world": (case.world,), "layout": (case.layout,), "dtype": dtype,
             "heads": (head_ratio(case.shape),), "head_dim": (head_dim(case.shape),),
             "variant": tuple(f"{rule.name}.{rule.variant}" for rule in case.mask.rules if rule.variant),
             "inputs": unusual_inputs(case)}

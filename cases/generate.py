@@ -23,7 +23,7 @@ from cases.topology import Topology
 
 REPLAY = "replay:"
 MAX_TOKENS = 192
-STRIDES = ("dense", "dense", "unbind", "transposed", "interleaved", "unlike", "expanded-keys")
+STRIDES = ("dense", "dense", "unbind", "transposed", "interleaved", "unlike", "fused", "expanded-keys")
 HUGE = (1 << 40, (1 << 40) + 1, 1 << 53, (1 << 53) + 1)
 
 
@@ -79,13 +79,13 @@ def case(draw: Draw, max_tokens: int = MAX_TOKENS, worlds: Sequence[int] = WORLD
     tokens = draw.one([1, 2, world, 4 * world, 4 * world + 1, max_tokens, max_tokens - 1]
                       + [draw.integer(1, max_tokens) for _ in range(5)])
     tokens = min(max(1, tokens), max_tokens)
-    batch, (heads, kv_heads) = draw.one([1, 1, 2]), draw.one([(4, 2), (2, 2), (4, 1), (8, 2), (1, 1), (6, 3)])
+    batch, (heads, kv_heads) = draw.one([1, 1, 2]), draw.one([(4, 2), (2, 2), (4, 1), (8, 2), (1, 1), (6, 3), (8, 8)])
     shape = Shape(batch, tokens, heads, kv_heads, draw.one([32, 32, 24, 64, 80]), draw.one([None, None, None, 16]))
     chosen = mask(draw, shape, -(-tokens // world))
     inputs = Inputs(strides=draw.one(STRIDES),
                     dout=draw.one(["random", "random", "expanded", "expanded-heads", "ones", "sum"]),
                     poison=draw.one([None, None, None, "huge"]), spread=draw.one([1.0, 1.0, 4.0]),
-                    grads=draw.one(["qkv"] * 6 + ["q", "kv"]))
+                    grads=draw.one(["qkv"] * 6 + ["q", "kv", "qk"]))
     scale = draw.one([None, None, None, 0.0, -0.3, 0.07, 1.7, -1.3])
     names = " ".join([rule.requirement for rule in chosen.rules] + ["A7"] * (len(chosen.rules) > 1)
                      + ["A9"] * (scale is not None) + ["B5"] * (inputs.poison is not None)

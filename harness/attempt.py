@@ -102,10 +102,10 @@ class Passage:
             self.parts = {"out": out} | ({} if lse is None else {"lse": lse})
         return broken
 
-    def backward(self) -> list[Breach]:
-        """Runs the backward. Returns what any rank found wrong with it."""
+    def backward(self, twice: bool = False) -> list[Breach]:
+        """Runs the backward, or goes through the graph twice. Returns what any rank found wrong with it."""
         self.returned.look("before its backward")
-        grads, broken = promises.kept(self.ranks, self._differentiate, self._unlike)
+        grads, broken = promises.kept(self.ranks, lambda: self._differentiate(twice), self._unlike)
         self.parts |= zip([f"d{name}" for name in self.wanted], grads or [], strict=False)
         return broken
 
@@ -120,21 +120,24 @@ class Passage:
             found.append(kept_graph(self.rank))
         if not found:
             self.returned.add(**{name: x for name, x in zip(("out", "lse"), result, strict=True) if x is not None})
+            found += contract.unfinished({"out": result[0]}, self.layout[self.rank], self.rank)
         self.guard.look("in the forward")
         return found + contract.unasked(self.local, self.wanted, {}, self.rank)
 
-    def _differentiate(self) -> list[Tensor]:
+    def _differentiate(self, twice: bool) -> list[Tensor]:
         accumulated = self.turn.verb == "reentrant"
         with self._during("backward"):
             return promises.differentiated(lambda: gradients(self.parts["out"], list(self.wanted.values()),
-                                                             self.local.dout, accumulated), self.rank)
+                                                             self.local.dout, accumulated, twice), self.rank)
 
     def _unlike(self, grads: list[Tensor]) -> list[Breach]:
         filled = self.wanted if self.turn.verb == "reentrant" else {}
         self.guard.look("in the backward")
         self.returned.look("in the backward")
         self.returned.add(**{f"d{name}": x for name, x in zip(self.wanted, grads, strict=True)})
-        return (contract.gradient_breaches(dict(zip(self.wanted, grads, strict=True)), self.wanted, self.rank) +
+        named = {f"d{name}": grad for name, grad in zip(self.wanted, grads, strict=True)}
+        wrong = contract.gradient_breaches(dict(zip(self.wanted, grads, strict=True)), self.wanted, self.rank)
+        return ((wrong or contract.unfinished(named, self.layout[self.rank], self.rank)) +
                 contract.unasked(self.local, self.wanted, filled, self.rank))
 
     def look_for_a_kept_graph(self) -> None:
@@ -198,10 +201,14 @@ def enter(stack: ExitStack, session: Session, ranks: Ranks) -> list[Breach]:
     return promises.kept(ranks, lambda: stack.enter_context(promises.scope(session, ranks.group.rank)))[1]
 
 
-def gradients(out: Tensor, wanted: list[Tensor], dout: Tensor, accumulated: bool = False) -> list[Tensor]:
-    """Gradients of sum(out * dout); zeros where the graph does not reach. `accumulated` takes them by `.grad`."""
+def gradients(out: Tensor, wanted: list[Tensor], dout: Tensor, accumulated: bool = False,
+              twice: bool = False) -> list[Tensor]:
+    """Gradients of sum(out * dout); zeros where the graph does not reach. `accumulated` takes them by `.grad`; `twice`
+    goes through the graph before, too."""
     if not out.requires_grad:
         return [torch.zeros_like(x) for x in wanted]
+    if twice:
+        torch.autograd.grad(out, wanted, dout, allow_unused=True, retain_graph=True)
     if accumulated:
         torch.autograd.backward(out, dout)
         found = [x.grad for x in wanted]
@@ -230,6 +237,7 @@ FORWARDS = {
     "checkpoint": lambda step, q, k, v: checkpoint(step, q, k, v, use_reentrant=False),
     "reentrant": lambda step, q, k, v: checkpoint(step, q, k, v, use_reentrant=True),
     "offload": _offloaded,
+    "inner": lambda step, q, k, v: step(*(x * 1 if x.requires_grad else x for x in (q, k, v))),
     "peek": _peeked,
 }
 

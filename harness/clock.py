@@ -38,14 +38,18 @@ class Measured(NamedTuple):
     """A measurement, and what was timed, so that it can be verified as it is.
 
     record  `measurement` of docs/design.md
-    used    the tensors of an iteration
+    sets    the tensors of its iterations, which took turns
     sent    bytes that left each rank in each iteration, warmup and all; None where nobody counts
     """
 
     record: dict[str, Any]
     step: Step
-    used: Numbers
+    sets: list[Numbers]
     sent: list[tuple[int | None, ...]]
+
+    def used(self, seed: int) -> Numbers:
+        """One of the sets, which nobody can know before `seed` is drawn."""
+        return self.sets[seed % len(self.sets)]
 
 
 def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks,
@@ -77,7 +81,7 @@ def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
                              for lap, counted in zip(laps, moved, strict=True)])
     if limits:
         measured |= limits.record(ranks.all_gather(limits.mine(timing.warmup)))
-    return Measured(measured, step, sets[0], list(zip(*sent, strict=True)))
+    return Measured(measured, step, sets, list(zip(*sent, strict=True)))
 
 
 def _sets(problem: Problem, layout: list[Tensor], ranks: Ranks, timing: Timing) -> list[Numbers]:

@@ -92,6 +92,17 @@ def gradient_breaches(grads: dict[str, Tensor], wanted: dict[str, Tensor], rank:
     return [breach for breach in found if breach]
 
 
+def unfinished(results: dict[str, Tensor], positions: Tensor, rank: int) -> list[Breach]:
+    """Filler slots hold numbers: a NaN there spreads to every weight of a model in its next product. positions
+    `[B, L]`, results `[B, H, L, D]`."""
+    filler = (positions < 0)[:, None, :, None]
+    if not bool(filler.any()):
+        return []
+    bad = [name for name, x in results.items() if bool((~x.isfinite() & filler.to(x.device)).any())]
+    return [Breach("B3", f"{name} of a filler slot is not finite on rank {rank}", "a number", "NaN or infinity", rank)
+            for name in bad]
+
+
 def shared(name: str, x: Tensor, local: Numbers, rank: int) -> list[Breach]:
     """Results have memory of their own: whoever writes to them would modify an input."""
     given = zip(("q", "k", "v", "dout"), local.tensors(), strict=True)

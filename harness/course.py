@@ -9,7 +9,7 @@ from torch import Tensor
 from cases.case import Case
 from cases.course import BACKWARDS, RECOMPUTES, Course
 from cases.rows import Rows
-from harness import contract, inputs
+from harness import contract, inputs, promises
 from harness.arena import Arena
 from harness.attempt import Answer, Passage, Turn, enter, load
 from harness.contract import Breach
@@ -32,8 +32,10 @@ def follow(session: Session, case: Case, implementation: Implementation, layout:
     first: list[Passage] = []
     answers: list[Answer] = []
     for repeat in range(case.course.repeats):
-        walk = _Walk(session, case.course, problems, layout, ranks, repeat * len(first))
+        walk = _Walk(_Sessions(session, case.course, implementation, ranks), case.course, problems, layout, ranks,
+                     repeat * len(first))
         walk.go()
+        walk.sessions.close()
         if walk.broken:
             return [Answer(breaches=walk.broken, problem=walk.problem)]
         passages += walk.passages
@@ -49,7 +51,7 @@ def follow(session: Session, case: Case, implementation: Implementation, layout:
 class _Walk:
     """One time through the actions of a course, on one rank."""
 
-    session: Session
+    sessions: "_Sessions"
     course: Course
     problems: dict[str, Problem]
     layout: list[Tensor]
@@ -71,11 +73,11 @@ class _Walk:
                 if verb == "load":
                     self.broken = self._load(letter)
                 elif verb in BACKWARDS:
-                    self.broken = self._backward(letter, oldest=verb == "backward first")
+                    self.broken = self._backward(verb, letter)
                 else:
                     if not self.waiting:
                         self._let_go()
-                        self.broken = enter(scope, self.session, self.ranks)
+                        self.broken = enter(scope, self.sessions.of[letter], self.ranks)
                     self.broken = self.broken or self._forward(verb, letter)
                 if self.broken:
                     self.problem = self.problems[letter]
@@ -90,7 +92,7 @@ class _Walk:
         earlier = sum(passage.turn.batch == letter for passage in self.passages)
         problem = called(self.problems[letter], earlier)
         turn = Turn(self.earlier + len(self.passages), letter, verb, self.course)
-        passage = Passage(self.session, self.steps[letter], problem, self.layout, self.ranks, turn,
+        passage = Passage(self.sessions.of[letter], self.steps[letter], problem, self.layout, self.ranks, turn,
                           self._room(problem))
         self.passages.append(passage)
         broken = passage.forward()
@@ -116,12 +118,12 @@ class _Walk:
             for name in ("local", "wanted"):
                 vars(passage).pop(name, None)
 
-    def _backward(self, letter: str, oldest: bool) -> list[Breach]:
-        passage = [other for other in self.waiting if other.turn.batch == letter][0 if oldest else -1]
+    def _backward(self, verb: str, letter: str) -> list[Breach]:
+        passage = [other for other in self.waiting if other.turn.batch == letter][0 if verb == "backward first" else -1]
         self.waiting.remove(passage)
         if passage is not self.passages[-1]:
             passage.returned.look(LATER)
-        broken = passage.backward()
+        broken = passage.backward(twice=verb == "retain")
         self._look_at_metadata(passage, "backward")
         return broken
 
@@ -129,8 +131,11 @@ class _Walk:
         """Hands over metadata in the buffers that the course asks for. Those that still exist are watched from then on,
         refilled or not."""
         how = self.course.buffers
+        broken = self.sessions.opened(letter, self.problems[letter].case)
+        if broken:
+            return broken
         batch = self.buffers = _buffers(how, self.buffers, self.problems[letter].rows, self.arena)
-        self.steps[letter], broken = load(self.session, batch, self.ranks, self.course)
+        self.steps[letter], broken = load(self.sessions.of[letter], batch, self.ranks, self.course)
         if how == "fresh":
             contract.refill(batch)
         if how == "freed":
@@ -149,9 +154,41 @@ class _Walk:
             passage.returned.look(when)
 
 
+class _Sessions:
+    """The session that each batch is loaded by: one for all, or each its own, which stay open together.
+
+    of  session by batch, once `opened`
+    """
+
+    def __init__(self, first: Session, course: Course, implementation: Implementation, ranks: Ranks):
+        self.first, self.course, self.implementation, self.ranks = first, course, implementation, ranks
+        self.of: dict[str, Session] = {}
+
+    def opened(self, letter: str, case: Case) -> list[Breach]:
+        """Opens one for a batch that has none. Returns what any rank found wrong with it."""
+        if letter in self.of:
+            return []
+        if self.course.sessions == "one" or not self.of:
+            self.of[letter] = self.first
+            return []
+        self.of[letter], broken = promises.kept(
+            self.ranks, lambda: promises.session(self.implementation, case, self.ranks.group))
+        return broken
+
+    def close(self) -> None:
+        """Closes those beside the first."""
+        for session in {id(one): one for one in self.of.values() if one is not self.first and one is not None}.values():
+            session.close()
+
+
 def called(problem: Problem, earlier: int) -> Problem:
-    """What a step is asked when it was called before: other numbers under the same metadata, as the next layer asks."""
-    return problem_of(problem.case, problem.variants, problem.seed + CALL_SEED * earlier) if earlier else problem
+    """What a step is asked when it was called before: other numbers under the same metadata, as the next layer asks, or
+    the same numbers but for one tensor."""
+    if not earlier:
+        return problem
+    changes = problem.case.course.changes.split()
+    changed = changes[(earlier - 1) % len(changes)] if changes else None
+    return problem_of(problem.case, problem.variants, problem.seed + CALL_SEED * earlier, changed)
 
 
 def _buffers(how: str, before: Rows | None, rows: Rows, arena: Arena) -> Rows:

@@ -78,7 +78,7 @@ def poison_value(case: Case) -> float:
 def shard(whole: Numbers, positions: Tensor, case: Case, device: str | torch.device = "cpu") -> Numbers:
     """One rank's part in the memory layout of `case.inputs`: positions `[B, L]`, -1 a filler slot (dout 0)."""
     fill = poison_value(case)
-    q, k, v = (_part(name, getattr(whole, name), positions, fill, case, device) for name in "qkv")
+    q, k, v = _together([_part(name, getattr(whole, name), positions, fill, case, device) for name in "qkv"], case)
     one = whole.dout[0, 0, 0, 0]
     if case.inputs.dout == "sum" and bool((positions >= 0).all()) and bool((whole.dout == one).all()):
         return Numbers(q, k, v, one.to(device).clone().expand(*q.shape[:3], whole.dout.shape[3]))
@@ -86,6 +86,14 @@ def shard(whole: Numbers, positions: Tensor, case: Case, device: str | torch.dev
         row = whole.dout[:, :, :1].clone().to(device)
         return Numbers(q, k, v, row.expand(-1, -1, positions.shape[1], -1))
     return Numbers(q, k, v, _part("dout", whole.dout, positions, 0.0, case, device))
+
+
+def _together(parts: list[Tensor], case: Case) -> list[Tensor]:
+    """q, k and v as heads of one tensor `[B, L, Hq + 2 Hkv, D]` where a case asks for it, else as they are."""
+    if case.inputs.strides != "fused" or case.shape.v_dim != case.shape.head_dim:
+        return parts
+    fused = torch.cat(parts, 1).transpose(1, 2).contiguous()
+    return [part.transpose(1, 2) for part in fused.split([part.shape[1] for part in parts], 2)]
 
 
 def _part(name: str, whole: Tensor, positions: Tensor, fill: float, case: Case, device: str | torch.device) -> Tensor:
@@ -130,7 +138,8 @@ def another(local: Numbers, case: Case, number: int) -> Numbers:
         values = torch.full(x.shape, float(number), dtype=x.dtype, device=x.device)
         return _strided(values, _strides(name, case), x.device)
 
-    return Numbers(**{name: like(name, x) for name, x in vars(local).items()})
+    q, k, v, dout = (like(name, x) for name, x in vars(local).items())
+    return Numbers(*_together([q, k, v], case), dout)
 
 
 def written(numbers: Numbers, used: Numbers) -> Numbers:

@@ -1,7 +1,7 @@
 """One timed forward and backward of one rank."""
 
-import time
 from dataclasses import dataclass
+from time import perf_counter
 
 import torch
 
@@ -51,20 +51,20 @@ class Stopwatch:
     def __init__(self, device: torch.device):
         self.device = device
         synchronize(device)
-        self.start, self.marks = time.perf_counter(), [self._mark()]
+        self.start, self.marks = perf_counter(), [self._mark()]
 
     def halve(self) -> None:
         self.marks.append(self._mark())
 
     def stop(self) -> tuple[float, float]:
         synchronize(self.device)
-        whole, (first, half) = time.perf_counter() - self.start, self.marks
+        whole, (first, half) = perf_counter() - self.start, self.marks
         before = half - first if isinstance(half, float) else first.elapsed_time(half) / 1000
         return before, whole - before
 
     def _mark(self) -> float | torch.cuda.Event:
         if self.device.type != "cuda":
-            return time.perf_counter()
+            return perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event

@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 ALLOCATORS = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
               "aten::empty_permuted")
+GROWN = ("aten::resize_", "aten::resize_as_")
 
 
 def fresh(content: str | None) -> AbstractContextManager:
@@ -24,9 +25,13 @@ class _Poisoned(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func._schema.name
+        before = args[0].numel() if name in GROWN else 0
         made = func(*args, **(kwargs or {}))
-        if func._schema.name in ALLOCATORS and isinstance(made, Tensor) and made.device.type != "meta":
+        if name in ALLOCATORS and isinstance(made, Tensor) and made.device.type != "meta":
             made.fill_(_poison(made.dtype))
+        elif name in GROWN and made.numel() > before:
+            made.view(-1)[before:].fill_(_poison(made.dtype))
         return made
 
 

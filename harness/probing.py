@@ -97,7 +97,8 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
     if timing.iters and judgement.passed:
         timed = yield from clock.measure(session, judgement.posed, layout, ranks, timing)
         measured = timed.record
-        judgement.ask([(seed() if seed else fresh_seed(ranks)) % needed], timed.step, timed.used)
+        drawn = seed() if seed else fresh_seed(ranks)
+        judgement.ask([drawn % needed], timed.step, timed.used(drawn))
     session.close()
     if ranks.group.rank != 0:
         return None

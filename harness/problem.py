@@ -24,14 +24,17 @@ class Problem:
 
     mask    the case's mask as the variants read it
     clean   the numbers as drawn; `given` has poison and, under dead.undefined, dout 0 in dead rows
+    changed the only one that is drawn from `seed`, the others from the case's own; None is all of them
     size    elements of q, k, v and dout together
     """
 
-    def __init__(self, case: Case, variants: frozenset[str], seed: int):
+    def __init__(self, case: Case, variants: frozenset[str], seed: int, changed: str | None = None):
         self.case, self.variants, self.seed = case, variants, seed
         self.mask = case.mask.under(variants)
         self.rows = self.mask.rows(case.shape.batch, case.shape.tokens, case.shape.kv_heads)
         self.clean = inputs.draw(case, seed)
+        if changed is not None:
+            self.clean = replace(inputs.draw(case), **{changed: getattr(self.clean, changed)})
         if "dead.undefined" in variants:
             self.clean = self.without_dead_dout(self.clean)
         self.given = inputs.poisoned(self.clean, case, self.mask, self.rows)
@@ -81,12 +84,12 @@ class _Kept:
         self._size = 0
         self._lock = threading.Lock()
 
-    def get(self, case: Case, variants: frozenset[str], seed: int) -> Problem:
-        key = case.truth_digest, tuple(sorted(variants)), seed
+    def get(self, case: Case, variants: frozenset[str], seed: int, changed: str | None) -> Problem:
+        key = case.truth_digest, tuple(sorted(variants)), seed, changed
         with self._lock:
             problem = self._problems.get(key)
             if problem is None:
-                problem = self._problems[key] = Problem(case, variants, seed)
+                problem = self._problems[key] = Problem(case, variants, seed, changed)
                 self._size += problem.size
             self._problems.move_to_end(key)
             while len(self._problems) > 1 and self._size > KEPT_ELEMENTS:
@@ -97,6 +100,6 @@ class _Kept:
 _kept = _Kept()
 
 
-def problem_of(case: Case, variants: Iterable[str], seed: int | None = None) -> Problem:
-    """The problem of a case, drawn from `seed` (default: the case's own)."""
-    return _kept.get(case, frozenset(variants), case.seed if seed is None else seed)
+def problem_of(case: Case, variants: Iterable[str], seed: int | None = None, changed: str | None = None) -> Problem:
+    """The problem of a case, drawn from `seed` (default: the case's own), or only `changed` of it."""
+    return _kept.get(case, frozenset(variants), case.seed if seed is None else seed, changed)

@@ -59,6 +59,8 @@ def last_call(stack: str) -> str:
 
 def raised(error: BaseException) -> str:
     """One line about an exception: its type, the beginning of its message and the own call that it came from."""
+    if isinstance(error.__cause__, StopIteration):
+        error = error.__cause__
     noted = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str) and note.startswith(PLACE)]
     place = noted[0] if noted else last_call(_stack(traceback.extract_tb(error.__traceback__)))
     return f"{said(error)} {place}"
@@ -77,10 +79,17 @@ def foreign(error: BaseException, folder: Path) -> bool:
 
 
 def said(error: BaseException) -> str:
-    """The type of an exception and the beginning of its message."""
-    text = " ".join(_message(error).split())
+    """The type of an exception and the beginning of its message, as one line that a terminal can show."""
+    if isinstance(error.__cause__, StopIteration | StopAsyncIteration):  # which a generator of ours made a RuntimeError
+        error = error.__cause__
+    text = printable(" ".join(_message(error).split()))
     short = text if len(text) <= LONGEST else text[:LONGEST] + "..."
     return f"{type(error).__name__}{': ' if short else ''}{short}"
+
+
+def printable(text: str) -> str:
+    """Characters that would act on a terminal, or that no file can hold, as escapes."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def told(error: BaseException) -> str:

@@ -1,45 +1,16 @@
 """What an implementation must leave as it found: torch's settings of the process and its random numbers, which the next
 trial lives with."""
 
-import hashlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from harness.contract import Breach
+from harness.settings import SETTINGS
 from harness.turns import Made, Turns
 
-Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 SEED = 0x72696E67
-
-
-class State(bytes):
-    """What a random number generator holds; in words a digest."""
-
-    def __str__(self) -> str:
-        return f"state {hashlib.sha256(self).hexdigest()[:8]}"
-
-    def tensor(self) -> torch.Tensor:
-        return torch.frombuffer(bytearray(self), dtype=torch.uint8)
-
-
-def _cuda_state() -> State | None:
-    """None where no CUDA generator exists yet."""
-    return State(torch.cuda.get_rng_state().numpy()) if torch.cuda.is_initialized() else None
-
-
-SETTINGS: dict[str, Setting] = {
-    "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
-    "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
-    "default device": (torch.get_default_device, torch.set_default_device),
-    "number of threads": (torch.get_num_threads, torch.set_num_threads),
-    "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    "autocast on cpu": (lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
-    "random numbers on cpu": (lambda: State(torch.get_rng_state().numpy()),
-                              lambda state: torch.set_rng_state(state.tensor())),
-    "random numbers on cuda": (_cuda_state, lambda state: state and torch.cuda.set_rng_state(state.tensor())),
-}
+WHOSE = {"clock": "Python"}
 
 
 class Surroundings:
@@ -75,8 +46,8 @@ class Surroundings:
     def changed(self) -> list[Breach]:
         """What was found changed so far; nothing is put back yet, so that ranks which are threads say the same."""
         self._differing()
-        return [Breach("D3", f"torch's {name} is left changed on rank {self.rank}", str(self._before[name]), str(now),
-                       self.rank) for name, now in self._found.items()]
+        return [Breach("D3", f"{WHOSE.get(name, 'torch')}'s {name} is left changed on rank {self.rank}",
+                       str(self._before[name]), str(now), self.rank) for name, now in self._found.items()]
 
     def between(self, turns: Turns[Made]) -> Turns[Made]:
         """The same turns, each of which ends with the settings put back: those of others see nothing of it."""

@@ -80,8 +80,9 @@ def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks
     """The measurement, and what the very step that was timed answers to numbers that it cannot know, written to the
     tensors that it was timed with."""
     measured = yield from clock.measure(session, problem, layout, ranks, timing)
-    fresh = problem_of(problem.case, problem.variants, seed() if seed else fresh_seed(ranks))
-    answer = attempt(session, fresh, layout, ranks, measured.step, measured.used)
+    drawn = seed() if seed else fresh_seed(ranks)
+    fresh = problem_of(problem.case, problem.variants, drawn)
+    answer = attempt(session, fresh, layout, ranks, measured.step, measured.used(drawn))
     answers = [replace(answer, what="after timing", requirement="D3")]
     for number, sent in enumerate(measured.sent if problem.case.course.strict and ranks.group.rank == 0 else ()):
         lavish = audit.lavish(problem.case, problem.mask, layout, sent, f" in lap {number + 1}")

@@ -13,6 +13,7 @@ from harness.sabotage import (
     ids,
     inputs,
     late,
+    layers,
     layout,
     merge,
     numerics,
@@ -33,7 +34,7 @@ from harness.sabotage import (
 from harness.sabotage.fault import Fault, kebab
 
 CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
-           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, numerics, size)
+           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, layers, numerics, size)
 
 
 def of(module: ModuleType) -> list[type[Fault]]:

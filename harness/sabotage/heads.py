@@ -52,6 +52,12 @@ class HeadsBeyondFourReadTheFirst(HeadMap):
         return torch.where(torch.arange(heads) < 4, super().reads(heads, kv_heads), 0)
 
 
+class KeyHeadsBeyondFourReadTheFirst(HeadMap):
+    def reads(self, heads: int, kv_heads: int) -> Tensor:
+        own = super().reads(heads, kv_heads)
+        return own.where(own < 4, 0)
+
+
 class SharedHeads(Fault):
     """Keys and values repeated to one head each query head, whose gradients `together` makes one again:
     `[B, Hkv, Hq / Hkv, L, D]` -> `[B, Hkv, L, D]`."""

@@ -6,7 +6,7 @@ from torch import Tensor
 from harness.implementation import Group, Step
 from harness.sabotage.backward import in_memory_order
 from harness.sabotage.fault import Fault, Result
-from harness.sabotage.gradients import Changed
+from harness.sabotage.gradients import Changed, scaled
 
 
 class InputsModified(Fault):
@@ -174,3 +174,13 @@ def reached(x: Tensor, strides: tuple[int, ...]) -> Tensor:
     places = sum(torch.arange(size).view(-1, *[1] * (x.dim() - dim - 1)) * stride
                  for dim, (size, stride) in enumerate(zip(x.shape, strides, strict=True)))
     return memory[places.clamp(max=memory.numel() - 1)]
+
+
+class GradientsOfTwoInputsDoubled(Fault):
+    """The path for q and k alone adds dq twice."""
+
+    breaks = ("B8",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        two = q.requires_grad and k.requires_grad and not v.requires_grad
+        return step(scaled(q, 2.0) if two else q, k, v)

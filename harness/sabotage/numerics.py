@@ -177,3 +177,13 @@ class ValuesClamped(Fault):
 
     def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
         return step(q, k, v + (v.detach().clamp(-8, 8) - v.detach()))
+
+
+class HalfOutputsDoubled(Fault):
+    """float16 is unscaled once too often."""
+
+    breaks = ("B1",)
+
+    def step(self, step: Step, group: Group, q: Tensor, k: Tensor, v: Tensor) -> Result:
+        out, lse = step(q, k, v)
+        return (out * 2, lse) if out.dtype == torch.float16 else (out, lse)

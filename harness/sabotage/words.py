@@ -27,6 +27,7 @@ WORDS = {
     "protocol": r"shape|dtype|no tensor|NaN|disagree|: 0 \(|graph|left changed",
     "timed": r"after timing|repeat|checkpoint",
     "late": r"changed after",
+    "layers": r"step \d|after timing|filler|changed after|again|graph",
     "numerics": r"rounding|precision|overflow|clip|NaN|bits",
     "size": r"last key|never sees|block|dimension|only in (tokens|head|batch row)|beyond|left out",
 }

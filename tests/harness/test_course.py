@@ -107,6 +107,7 @@ def test_fresh_memory_is_poisoned_inside_and_in_the_backward():
     with memory.fresh("nan"):
         made = [torch.empty(2), x.new_empty(2), torch.empty_strided((2,), (1,)), torch.empty(2, dtype=torch.bfloat16)]
         assert all(bool(one.isnan().all()) for one in made)
+        assert bool(torch.zeros(2).resize_(5)[2:].isnan().all()) and not torch.zeros(5).resize_(2).any()
         assert torch.empty(1, dtype=torch.int64).item() == torch.iinfo(torch.int64).max
         assert bool(torch.zeros(2).eq(0).all())
         assert bool(torch.autograd.grad(Double.apply(x).sum(), x)[0].isnan().all())

@@ -1,5 +1,7 @@
 """What one rank or one implementation does behind the others' backs: settings left changed, lse on one rank alone."""
 
+import time
+
 import pytest
 import torch
 
@@ -39,6 +41,11 @@ def trial(implementation, case=CASE):
     (lambda: torch.set_grad_enabled(False), "grad mode"),
     (lambda: torch.set_default_dtype(torch.float64), "default dtype"),
     (lambda: torch.use_deterministic_algorithms(True), "deterministic algorithms"),
+    (lambda: torch.set_float32_matmul_precision("high"), "precision of fp32 products"),
+    (lambda: torch.autograd.set_detect_anomaly(True), "anomaly mode"),
+    (lambda: torch.autograd.graph.saved_tensors_hooks(lambda x: x.float(), lambda x: x).__enter__(),
+     "hooks on saved tensors"),
+    (lambda: setattr(torch.Tensor, "softmax", lambda x, dim: x), "methods of Tensor"),
 ])
 def test_a_setting_left_changed_is_named_and_put_back(habit, setting):
     record = trial(Leaves(habit))
@@ -46,7 +53,14 @@ def test_a_setting_left_changed_is_named_and_put_back(habit, setting):
     assert f"torch's {setting} is left changed on rank 0" in record["reason"]
     assert trial(load("dense"))["verdict"] == "PASS"
     assert torch.is_grad_enabled() and torch.get_default_dtype() == torch.float32
-    assert not torch.are_deterministic_algorithms_enabled()
+    assert not torch.are_deterministic_algorithms_enabled() and not torch.is_anomaly_enabled()
+    assert torch.ones(2).softmax(0).sum() == 1
+
+
+def test_a_clock_left_standing_is_named():
+    kept = time.perf_counter
+    record = trial(Leaves(lambda: setattr(time, "perf_counter", lambda: 1.0)))
+    assert "Python's clock is left changed on rank 0" in record["reason"] and time.perf_counter is kept
 
 
 class HidesLse(type(load("ring"))):
