@@ -38,6 +38,9 @@ def keep(found: Results, asked: Asked, settings: Settings, about: dict[str, Any]
     if anew:
         notes.append(f"{len(anew)} are repeated, made with another {', '.join(sorted(repeated))}")
     done = {place for place in fits if place in kept}
+    errors = sum(kept[place][0]["verdict"] == "ERROR" for place in done)
+    if errors:
+        notes.append(f"{errors} of them are errors, which are not asked again")
     notes += differences([kept[place][1] for place in kept if place in done], settings, about)
     return Kept([LACKING | trial for trial, _ in kept.values()], frozenset(place[:2] for place in done), tuple(notes))
 

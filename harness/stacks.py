@@ -13,7 +13,8 @@ FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<call>.
 LONGEST = 160
 WIDEST, MOST = 400, 60
 PLACE = "in the implementation's "
-FOREIGN = ("/torch/", "/lib/python", "<frozen")
+FOREIGN = ("packages/torch/", "pytorch/torch/", "packages/triton/", "packages/cutlass/", "packages/numpy/")
+INSTALLED = ("site-packages", "dist-packages")
 SUITE = str(Path(__file__).parent)
 JUDGED = tuple(str(Path(SUITE, part)) for part in ("adapters", "sabotage"))
 
@@ -108,8 +109,15 @@ def below(stack: str) -> str:
     """A stack, innermost frame first, up to the outermost frame that is not the suite's own; all of it without one."""
     lines = stack.splitlines(keepends=True)
     own = [number for number, line in enumerate(lines) if (frame := FRAME.match(line.rstrip("\n")))
-           and not _suite(frame["file"]) and not any(part in frame["file"] for part in FOREIGN)]
+           and not _suite(frame["file"]) and not outside(frame["file"])]
     return "".join(lines[:own[-1] + 1]) if own else stack
+
+
+def outside(file: str) -> bool:
+    """Whether code is torch's, Python's own or in no file. What is installed beside them is an implementation's."""
+    if file.startswith("<") or any(part in file for part in FOREIGN):
+        return True
+    return "/lib/python" in file and not any(part in file for part in INSTALLED)
 
 
 def _suite(file: str) -> bool:
@@ -128,7 +136,7 @@ def _frames(stack: str) -> list[re.Match]:
 
 def _own(stack: str) -> list[re.Match]:
     """Frames that are neither torch's nor Python's own."""
-    return [frame for frame in _frames(stack) if not any(part in frame["file"] for part in FOREIGN)]
+    return [frame for frame in _frames(stack) if not outside(frame["file"])]
 
 
 def _message(error: BaseException) -> str:

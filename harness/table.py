@@ -187,4 +187,5 @@ def _verdict(record: dict[str, Any]) -> str:
     silent = [deviation["tensor"] for deviation in record["deviations"] if deviation["ratio"] is None]
     strict = record["case"].get("level") == "strict" or is_strict(record)
     words = " ".join([record["verdict"], *failed]) + (" (strict)" if strict else "")
+    words += " (relations)" if record["truth"] == "relations" else ""
     return words + (f" ({', '.join(silent)} not offered)" if silent else "")

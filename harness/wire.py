@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from harness.stacks import FOREIGN
+from harness.stacks import outside
 from harness.trace import Call, Trace
 
 FIRST, SECOND = 0, 1
@@ -111,7 +111,7 @@ def _site() -> str:
     frame = innermost = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if name != __file__ and not any(part in name for part in FOREIGN):
+        if name != __file__ and not outside(name):
             innermost = frame
             break
         frame = frame.f_back
