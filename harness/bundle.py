@@ -134,14 +134,21 @@ def contents(case: Case, given: argparse.Namespace, record: dict[str, Any]) -> d
 
 
 def adapter(spec: str) -> dict[str, str]:
-    """The source of an adapter that is one file outside of this distribution and outside of an installed package."""
+    """The source of an adapter that is a file outside of this distribution and of installed packages, with the modules
+    beside it that it has imported."""
     module = spec.partition(":")[0]
     if spec in KNOWN or module in KNOWN or module == "sabotage" or "." in module or module in OWN:
         return {}
     found = importlib.util.find_spec(module)
     if found is None or not found.origin or "site-packages" in found.origin or not found.origin.endswith(".py"):
         return {}
-    return {f"{module}.py": Path(found.origin).read_text(encoding="utf-8")}
+    folder, files = Path(found.origin).parent, {f"{module}.py": Path(found.origin)}
+    for name, one in list(sys.modules.items()):
+        origin = Path(getattr(one, "__file__", None) or "")
+        beside = origin.suffix == ".py" and origin.is_relative_to(folder) and "site-packages" not in origin.parts
+        if beside and name.partition(".")[0] not in {*OWN, "__main__"}:
+            files[str(origin.relative_to(folder))] = origin
+    return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
 
 
 def headline(record: dict[str, Any]) -> str:

@@ -14,13 +14,15 @@ from harness import bundle
 
 ROOT = Path(__file__).resolve().parents[2]
 ADAPTER = """
+from parts_of_mine import FACTOR
+
 from harness.adapters.dense import Dense
 
 
 class Mine(Dense):
     def load(self, case, group, batch):
         step = super().load(case, group, batch)
-        return lambda q, k, v: step(q, k * 1.25, v)
+        return lambda q, k, v: step(q, k * FACTOR, v)
 """
 
 
@@ -34,6 +36,9 @@ def run(folder, *words):
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     (tmp_path / "ring_of_mine.py").write_text(ADAPTER, encoding="utf-8")
+    (tmp_path / "parts_of_mine.py").write_text("FACTOR = 1.25\n", encoding="utf-8")
+    for name in ("ring_of_mine", "parts_of_mine"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     return "ring_of_mine:Mine"
 
@@ -47,7 +52,8 @@ def unpacked(tmp_path, *words):
 
 def test_the_script_alone_shows_the_failure_again(tmp_path, mine, capsys):
     files = unpacked(tmp_path, "packed/straddle-zigzag-w2-fp64", "--impl", mine, "--in-process")
-    assert set(files) == {"README.txt", "replay.py", "case.txt", "record.json", "versions.json", "ring_of_mine.py"}
+    assert set(files) == {"README.txt", "replay.py", "case.txt", "record.json", "versions.json", "ring_of_mine.py",
+                          "parts_of_mine.py"}
     assert files["ring_of_mine.py"] == ADAPTER and "host" not in json.loads(files["versions.json"])
     record = json.loads(files["record.json"])
     small, whole = map(generate.from_replay, files["case.txt"].splitlines())
@@ -55,7 +61,8 @@ def test_the_script_alone_shows_the_failure_again(tmp_path, mine, capsys):
     assert small.shape.tokens <= 2 and small.digest == record["diagnosis"]["shrunk"]["case"]["digest"]
     assert record["diagnosis"]["headline"] in files["README.txt"] and str(tmp_path) not in files["replay.py"]
     assert "FAIL packed/straddle" in capsys.readouterr().out
-    (tmp_path / "ring_of_mine.py").unlink()
+    for name in ("ring_of_mine.py", "parts_of_mine.py"):
+        (tmp_path / name).unlink()
     again = run(tmp_path / "x", "replay.py")
     assert again.returncode == 1 and "FAIL packed/straddle" in again.stdout, again.stderr
     other = run(tmp_path / "x", "replay.py", "ring")
