@@ -3,6 +3,10 @@
 import signal
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ringcheck", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("ringcheck")
 
 
 @pytest.fixture
