@@ -16,7 +16,7 @@ EVEN = ["--cases", "packed/even", "--layout", "zigzag", "--ranks", "1", "--iters
 def made(name, verdict="PASS", spec="ring", reason=None, **changes):
     case = {"id": name, "tokens": 8, "heads": 4, "kv_heads": 2, "dtype": "fp64", "world": 1, "level": "required"}
     return {"case": case, "implementation": {"name": spec, "spec": spec}, "verdict": verdict, "reason": reason,
-            "deviations": [], "measurement": None, "work": None,
+            "truth": "dense", "deviations": [], "measurement": None, "work": None,
             "diagnosis": {"again": f"ringcheck --cases {name}"} if verdict == "ERROR" else None, **changes}
 
 
