@@ -170,7 +170,7 @@ MIXED = (
     Scenario("mixed/compacted-runs", "A1 A2 A3 A4 A7 B3",
              _mixed(Window(30, variant="compacted"), Documents(PACKED.ids, variant="runs"), HOLES),
              _mixed_shape(4, 1, 80)),
-    Scenario("mixed/inclusive-runs", "A2 A3 A4 A6 A7 A8 A9 B3 B7",
+    Scenario("mixed/inclusive-runs", "A2 A3 A4 A6 A7 A8 B3 B7",
              Mask((Window(20, variant="inclusive"), Documents(PACKED.ids, variant="runs"), HOLES, AHEAD,
                    Vision((IMAGES,), variant="bounded"))),
              _mixed_shape(6, 2, 256), inputs=Inputs(strides="transposed")),

@@ -18,11 +18,11 @@ PLAIN = Inputs()
 def around(case: Case) -> Iterator[Case]:
     """One plain step instead of a course, one group of all ranks instead of a topology; then one thing less in them."""
     if case.topology != Topology():
-        yield _told(replace(case, topology=Topology()), "D2")
+        yield replace(case, topology=Topology())
         if (case.topology.order, case.topology.beside) != ("ranked", ""):
             yield replace(case, topology=replace(case.topology, order="ranked", beside=""))
     if case.course != Course():
-        yield _told(replace(case, course=Course()), "D3", "D4", "D5", "D9")
+        yield replace(case, course=Course())
         for name, plain in asdict(Course()).items():
             if getattr(case.course, name) != plain:
                 yield replace(case, course=replace(case.course, **{name: plain}))
@@ -30,7 +30,7 @@ def around(case: Case) -> Iterator[Case]:
 
 def world(case: Case) -> Iterator[Case]:
     for fewer in range(1, case.world if not case.topology.groups else 1):
-        yield _told(replace(case, world=fewer), *["D1"] * (fewer == 1))
+        yield replace(case, world=fewer)
 
 
 def rules(case: Case) -> Iterator[Case]:
@@ -82,7 +82,7 @@ def numbers(case: Case) -> Iterator[Case]:
         if getattr(case, name) != plain:
             yield replace(case, **{name: plain})
     if case.dtype != "fp64":
-        yield _told(replace(case, dtype="fp64"), "B6")
+        yield replace(case, dtype="fp64")
 
 
 def details(case: Case) -> Iterator[Case]:
@@ -106,15 +106,7 @@ def without(case: Case, start: int, end: int) -> Case:
 
 
 def _masked(case: Case, rules: list[Rule]) -> Case:
-    """Another mask; requirements of rules that are gone go with them."""
-    gone = {rule.requirement for rule in case.mask.rules} - {rule.requirement for rule in rules}
-    gone |= {"A7"} if len(rules) < 2 else set()
-    return _told(replace(case, mask=Mask(tuple(rules))), *gone)
-
-
-def _told(case: Case, *gone: str) -> Case:
-    """The case without requirements that it no longer tests."""
-    return replace(case, requirements=tuple(name for name in case.requirements if name not in gone))
+    return replace(case, mask=Mask(tuple(rules)))
 
 
 def _cut(rule: Rule, rows, start: int, end: int) -> Rule:

@@ -1,6 +1,7 @@
 """The command line: flags -> Settings, or one clear line about what is wrong."""
 
 import argparse
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from harness.clock import Timing
 from harness.trials import CHOICES
 
 SIZE = re.compile(r"(\d+)([kKmM]?)$")
+LONGEST = 80
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,10 @@ def tier(name: str | None, cases: list[str] | None, worlds: tuple[int, ...]) -> 
 
 
 def _results(cases: tuple[str, ...], implementations: tuple[str, ...]) -> Path:
-    """results/packed.jsonl, with the implementation's name unless it is the ring alone."""
+    """results/packed.jsonl, with the implementation's name unless it is the ring alone; long names end in a digest, so
+    that no two runs share a file."""
     parts = [*cases, *(implementations if implementations != ("ring",) else ())]
     name = "-".join(re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") or "all" for part in parts)
-    return Path("results") / f"{name[:80]}.jsonl"
+    if len(name) > LONGEST:
+        name = f"{name[:LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return Path("results") / f"{name}.jsonl"

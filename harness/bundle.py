@@ -84,11 +84,14 @@ def ask(case: Case, given: argparse.Namespace) -> dict[str, Any]:
     try:
         kind = trials.kind_of(case, given.truth)
         record = runner.run(case, given.impl, settings.timing, given.timeout, kind)
+        trace = runner.calls() if isinstance(runner, Pools) else {}
         Investigation(runner, settings).look(record, case, given.impl)
         about = environment(given.device, runner.backend, runner.threads(case.world))
     finally:
         runner.close()
-    return record | {"environment": {name: value for name, value in about.items() if name != "host"}}
+    about = {name: value for name, value in about.items() if name != "host"}
+    return record | {"environment": about, "trace": {rank: [call._asdict() for call in calls]
+                                                     for rank, calls in trace.items()}}
 
 
 def one_case(pattern: str, ranks: int, seed: int) -> Case:
@@ -119,7 +122,7 @@ def contents(case: Case, given: argparse.Namespace, record: dict[str, Any]) -> d
     words = ["--ranks", str(ranks), "--iters", "0", "--no-shrink"]
     words += ["--truth", given.truth] * (given.truth != "auto") + ["--device", given.device] * (given.device != "cpu")
     told = dict(record)
-    about, trace = told.pop("environment"), told.pop("trace", None)
+    about, trace = told.pop("environment"), told.pop("trace")
     files = {
         "README.txt": readme(case, given, record, line, ranks),
         "replay.py": script(given.impl, line, f"{case.id}: {headline(record)}", ranks, given.device,
@@ -168,7 +171,9 @@ def readme(case: Case, given: argparse.Namespace, record: dict[str, Any], line: 
     return "\n".join([*rows, "", "Again, with ringcheck installed:", f"  python replay.py       ({given.impl})",
                       f"  ringcheck --ranks {ranks} --impl {shlex.quote(given.impl)} --cases {shlex.quote(line)}",
                       "", "case.txt holds the case that replay.py asks; a second line, the one it was shrunk from, "
-                      "where it was.", ""])
+                      "where it was.",
+                      *["trace.json holds what each rank called, in its order, to the last call of one that was lost."]
+                      * bool(record.get("trace")), ""])
 
 
 if __name__ == "__main__":

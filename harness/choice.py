@@ -1,11 +1,14 @@
 """Which cases a run is asked for, here or under torchrun."""
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from cases import catalogue
 from cases.case import Case
 from harness.arguments import Settings
+from harness.implementation import Implementation
 
 
 def chosen(settings: Settings) -> list[Case]:
@@ -19,6 +22,19 @@ def chosen(settings: Settings) -> list[Case]:
         return catalogue.select(settings.cases, settings.worlds or (2,), **choice)
     found = [case for pattern in catalogue.split(settings.cases) for case in placed(pattern, int(world), choice)]
     return list({(case.id, case.digest): case for case in found}.values())
+
+
+def apart(cases: Iterable[Case], implementation: Implementation) -> list[Case]:
+    """The cases that differ for an implementation: one with a layout of its own is asked once where cases differ in
+    their layout alone, in its own one where that is among them."""
+    cases, own = list(cases), implementation.own_layout
+    if own is None:
+        return cases
+    alike: dict[str, Case] = {}
+    for case in sorted(cases, key=lambda case: case.layout != own):
+        alike.setdefault(replace(case, layout="contiguous").digest, case)
+    kept = {case.id for case in alike.values()}
+    return [case for case in cases if case.id in kept]
 
 
 def placed(pattern: str, world: int, choice: dict[str, Any]) -> list[Case]:

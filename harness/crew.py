@@ -5,6 +5,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any, NamedTuple
 
+from harness.interrupts import deaf, follow_parent
+
 WORLD = get_context("spawn")
 
 
@@ -46,7 +48,8 @@ def _started(left: Iterator[Any], job: Callable, given: Any) -> Hand | None:
         return None
     mine, theirs = WORLD.Pipe()
     process = WORLD.Process(target=_serve, args=(theirs, job, given))
-    process.start()
+    with deaf():
+        process.start()
     theirs.close()
     mine.send(item)
     return Hand(process, mine, item)
@@ -62,6 +65,7 @@ def _given_more(hand: Hand, left: Iterator[Any]) -> Hand | None:
 
 
 def _serve(connection: Connection, job: Callable, given: Any) -> None:
+    follow_parent()
     worker = job(given)
     while True:
         try:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,7 +37,7 @@ def diagnose(verdict: Verdict, answer: Answer, problem: Problem, layout: list[Te
     evidence = replace(evidence_of(answer, problem, layout, names), others=others or {})
     extent = Extent([deviation.off for deviation in failed], evidence.owner, problem.rows)
     headline, broken = first_line(worst, evidence, extent)
-    first = first_wrong(worst, evidence)
+    first = first_wrong(failed, evidence)
     expected, actual = apart(first.expected, first.actual)
     return {"headline": headline, "requirement": requirement(broken), "expected": element(first, expected),
             "actual": actual, "place": place(first), "again": about.again()}
@@ -60,19 +60,25 @@ def evidence_of(answer: Answer, problem: Problem, layout: list[Tensor], failed: 
     return Evidence(problem, answer.tensors, owners(layout, problem.rows), len(layout), failed)
 
 
-def first_wrong(worst: Deviation, evidence: Evidence) -> Deviation:
-    """A deviation at its first wrong element in place of its worst one: of the lowest token on the lowest rank."""
-    if worst.off is None or not bool(worst.off.any()):
-        return worst
-    batch, head, token = earliest(worst.off, evidence.owner)
+def first_wrong(failed: Sequence[Deviation], evidence: Evidence) -> Deviation:
+    """The first wrong element of all: of the lowest token on the lowest rank, in out before lse before gradients."""
+    begins = [(earliest(one.off, evidence.owner), one) for one in failed if one.off is not None and bool(one.off.any())]
+    if not begins:
+        return failed[0]
+    (batch, head, token), first = min(begins, key=lambda begin: _order(begin[0], evidence.owner))
     true, actual = (x[batch, head, token].double().reshape(-1)
-                    for x in (getattr(evidence.problem.truth, worst.tensor), evidence.actual[worst.tensor]))
+                    for x in (getattr(evidence.problem.truth, first.tensor), evidence.actual[first.tensor]))
     dim = int((actual - true).abs().nan_to_num(nan=math.inf).masked_fill(actual == true, 0).argmax())
     documents = evidence.problem.rows.documents
-    where = replace(worst.where, batch=batch, head=head, token=token, dim=None if worst.tensor == "lse" else dim,
+    where = replace(first.where, batch=batch, head=head, token=token, dim=None if first.tensor == "lse" else dim,
                     rank=int(evidence.owner[batch, token]),
                     document=None if documents is None else int(documents[batch, token]))
-    return replace(worst, where=where, expected=float(true[dim]), actual=float(actual[dim]))
+    return replace(first, where=where, expected=float(true[dim]), actual=float(actual[dim]))
+
+
+def _order(begin: tuple[int, int, int], owner: Tensor) -> tuple[int, int]:
+    batch, _, token = begin
+    return int(owner[batch, token]), token
 
 
 def first_line(worst: Deviation, evidence: Evidence, extent: Extent) -> tuple[str, str]:

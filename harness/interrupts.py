@@ -1,6 +1,8 @@
-"""Ctrl-C, which a terminal sends to every process of a run: this one alone decides how the run ends."""
+"""How the processes of a run end: Ctrl-C, which a terminal sends to all of them, is for the first alone to decide on,
+and no other outlives it."""
 
 import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,14 +15,32 @@ def prepare(preloaded: list[str]) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(preloaded)
     resource_tracker.ensure_running()  # forkserver starts it too, and it would let SIGINT through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with deaf():
         forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     first = context.Process(target=int, daemon=True)
     first.start()
     first.join()
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Ctrl-C waits; processes that are started meanwhile never hear it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def follow_parent() -> None:
+    """In a process that another one started: deaf to Ctrl-C, and gone with the other, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with, args=(multiprocessing.parent_process(),), daemon=True).start()
+
+
+def _leave_with(parent: multiprocessing.process.BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from harness.compare import Verdict
 from harness.control import Peers
 from harness.entries import About
 from harness.implementation import load
+from harness.trace import Call
 from harness.worker import Job, Seat
 
 GRACE = 0.3
@@ -34,7 +35,7 @@ class Pool:
 
     def __init__(self, world: int, device: str = "cpu"):
         self.world, self.device = world, device
-        self.restarts = 0
+        self.restarts, self._left = 0, None
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
         self._store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -47,29 +48,34 @@ class Pool:
             kind: str = "dense") -> dict[str, Any]:
         """The record of one trial of `case.ranks` ranks, within about `limit` seconds; kind: one of `trials.KINDS`."""
         started = time.perf_counter()
-        loss = self._ask(Job(case, (spec,), timing, kind), limit)
+        records, loss = self._ask(Job(case, (spec,), timing, kind), limit)
         if loss is None:
-            return self._workers[0].answer[1][0]
+            return records[0]
         about = About(case, load(spec), spec, self.device)
         return about.entry(Verdict("ERROR", loss), started)
 
     def take_turns(self, case: Case, specs: list[str], timing: Timing, limit: float,
                    kind: str) -> list[dict[str, Any]] | None:
         """The records of several implementations that take turns, None when a rank was lost over one of them."""
-        loss = self._ask(Job(case, tuple(specs), timing, kind), limit)
-        return self._workers[0].answer[1] if loss is None else None
+        return self._ask(Job(case, tuple(specs), timing, kind), limit)[0]
 
-    def _ask(self, job: Job, limit: float) -> str | None:
-        """Has every rank do a job. Returns None, or why it was not done; then the ranks are new."""
+    def _ask(self, job: Job, limit: float) -> tuple[list[dict[str, Any]] | None, str | None]:
+        """Has every rank do a job. Returns rank 0's records, or None and why it was not done. The ranks are new after a
+        loss, and when one of them can run no other trial."""
         assert job.case.ranks == self.world, f"a pool of {self.world} cannot run a case of {job.case.ranks} ranks"
-        loss = self._ready()
+        loss, self._left = self._ready(), None
         if loss is None:
             for each in self._workers:
                 each.send(job)
             loss = self._collect(limit)
-        if loss is not None:
+        records = self._workers[0].answer[1] if loss is None else None
+        if loss is not None or any(each.answer[2] for each in self._workers):
             self._replace()
-        return loss
+        return records, loss
+
+    def calls(self) -> dict[int, list[Call]]:
+        """What each rank called in the last trial, also where that trial ended it."""
+        return self._left or {each.seat.rank: trace.read(each.seat.trace) for each in self._workers}
 
     def close(self) -> None:
         """Ends the workers; a second call does nothing."""
@@ -134,7 +140,7 @@ class Pool:
         """What happened in words: first line the cause, then every living rank's stack."""
         living = {each.seat.rank: (each.process.pid, each.seat.stack) for each in self._workers if each.answer is None
                   and each.process.is_alive()}
-        calls = {each.seat.rank: trace.read(each.seat.trace) for each in self._workers}
+        calls = self.calls()
         found = stacks.collect(living)
         lost = [each for each in self._workers if each.lost]
         first = [each for each in lost if not each.answer] or lost
@@ -148,6 +154,7 @@ class Pool:
         return "\n".join([headline, *details])
 
     def _replace(self) -> None:
+        self._left = self.calls()
         self._kill()
         self.restarts += 1
         self._start()

@@ -62,7 +62,8 @@ class ProcessRanks:
         self.device = _device(device)
         timeout = timedelta(seconds=limit)
         dist.init_process_group(BACKENDS[self.device.type], store=store, rank=rank, world_size=world, timeout=timeout)
-        self.group = Group(rank, world, tuple(range(world)), dist.group.WORLD)
+        self._world = dist.group.WORLD
+        self.group = Group(rank, world, tuple(range(world)), self._world)
         self._timeout, self._parts, self._peers = timeout, {}, peers
         self._control = self._controlled(self.group.ranks)
 
@@ -152,9 +153,15 @@ class ProcessRanks:
         """What this rank has called since the trial began."""
         return self.trace.calls()
 
+    @property
+    def spent(self) -> bool:
+        """Whether an implementation has ended or exchanged the group of all ranks, which nothing brings back."""
+        return not dist.is_initialized() or dist.group.WORLD is not self._world
+
     def close(self) -> None:
         self.trace.close()
-        dist.destroy_process_group()
+        if not self.spent:
+            dist.destroy_process_group()
 
 
 @dataclass

@@ -21,7 +21,7 @@ from harness.implementation import load
 from harness.interrupts import prepare, undisturbed
 from harness.pool import PRELOADED, Pool
 from harness.ranks import BACKENDS, ProcessRanks, blame, run_threads, threads_per_rank
-from harness.trace import Trace
+from harness.trace import Call, Trace
 from harness.watchdog import Watchdog
 from harness.worker import COLLECTIVE_LIMIT, Prefixed, implementation
 
@@ -62,6 +62,7 @@ class Pools:
         self.device, self.backend = device, BACKENDS[device]
         self.preloaded = list(PRELOADED)
         self._pools: dict[int, Pool] = {}
+        self._last: Pool | None = None
 
     def expect(self, cases: Iterable[Case]) -> None:
         """What is about to be run. What torch imports late for some of it is imported once, not by every rank."""
@@ -85,7 +86,12 @@ class Pools:
             lack = f"not asked: it takes {case.ranks} GPUs, torch sees {seen} here"
             about = About(case, load(spec), spec, self.device, truth_of(kind))
             return about.entry(Verdict("SKIP", lack), time.perf_counter())
-        return self.pool(case.ranks).run(case, spec, timing, limit, kind)
+        self._last = self.pool(case.ranks)
+        return self._last.run(case, spec, timing, limit, kind)
+
+    def calls(self) -> dict[int, list[Call]]:
+        """What each rank called in the last trial that was run."""
+        return self._last.calls() if self._last else {}
 
     def take_turns(self, case: Case, specs: list[str], timing: Timing, limit: float,
                    kind: str) -> list[dict[str, Any]] | None:

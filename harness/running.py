@@ -14,7 +14,7 @@ from typing import Any
 from cases.case import Case
 from harness import arguments, listing, repeat, resume, trials
 from harness.arguments import Settings
-from harness.choice import chosen, under_torchrun
+from harness.choice import apart, chosen, under_torchrun
 from harness.columns import columns_of
 from harness.environment import environment
 from harness.implementation import load
@@ -34,10 +34,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         settings = arguments.parse(argv)
         cases = chosen(settings)
-        if settings.listing:
-            return listed(settings.listing, cases)
         for spec in settings.implementations:
             load(spec)
+        if settings.listing:
+            return listed(settings.listing, cases)
         return Run(settings, cases, argv).code()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -70,7 +70,9 @@ class Run:
         self.started = time.perf_counter()
         self.runner = self._runner(cases)
         self.investigation = Investigation(self.runner, settings)
-        self.asked = [(case, spec) for case in cases for spec in settings.implementations]
+        own = {spec: {case.id for case in apart(cases, load(spec))} for spec in settings.implementations}
+        self.asked = [(case, spec) for case in cases for spec in settings.implementations if case.id in own[spec]]
+        self.alike = {spec: len(cases) - len(ids) for spec, ids in own.items() if len(ids) < len(cases)}
         self.now: tuple[Case, str] | None = None
         self.lost: set[str] = set()
         self.writer, self.about = None, {}
@@ -188,6 +190,9 @@ class Run:
         self.table.header(settings, self.about, places, worlds)
         if self.writer.aside:
             self.table.note(f"{settings.json} held results already, kept as {self.writer.aside}")
+        for spec, number in self.alike.items():
+            self.table.note(f"{spec} has one layout, {load(spec).own_layout}: {number} cases that differ from "
+                            "others in their layout alone are not asked of it")
         for number, note in enumerate(self.notes):
             self.table.note(("  " if number else "resumed: ") + note)
 

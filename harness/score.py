@@ -11,7 +11,7 @@ from harness import apart, crew, kills, scorecard
 from harness.kills import Ask, Bench, Found, Subject
 from harness.scoring import Settings, parse
 
-PASSED, FAILED, USAGE = 0, 1, 2
+PASSED, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 3
 Worker = Callable[[Any], Any]
 
 
@@ -50,9 +50,14 @@ def score(settings: Settings) -> int:
         return told_apart(subjects, plan, card)
     card.header(len(subjects))
     found = []
-    for one in hunted(subjects, plan):
-        found.append(one)
-        card.row(one)
+    try:
+        for one in hunted(subjects, plan):
+            found.append(one)
+            card.row(one)
+    except KeyboardInterrupt:
+        card.end(found, time.perf_counter() - started, None)
+        card.note(f"interrupted: {len(found)} of {len(subjects)} were scored")
+        return INTERRUPTED
     card.end(found, time.perf_counter() - started, tier_seconds(plan) if settings.tier else None)
     return PASSED if all(one.killed or scorecard.excused(one) for one in found) else FAILED
 
@@ -60,7 +65,7 @@ def score(settings: Settings) -> int:
 def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -> int:
     """Prints the faults that no case tells apart."""
     started, count = time.perf_counter(), 0
-    seen = spread(subjects, plan, viewer, lambda subject: (subject, ("lost",)))
+    seen = paced(spread(subjects, plan, viewer, lambda subject: (subject, ("lost",))), len(subjects), card)
     for alike in spread(apart.grouped(seen), plan, splitter, lambda group: [group]):
         for group in alike:
             count += 1
@@ -68,6 +73,14 @@ def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -
     told = f"{count} groups among them are not told apart, in {time.perf_counter() - started:.1f} s"
     card.note(f"{len(subjects)} faults, {len(plan.asked)} trials each: {told}")
     return FAILED if count else PASSED
+
+
+def paced(seen: Iterator, number: int, card: scorecard.Scorecard) -> Iterator:
+    """The same, with a line at every tenth of the way."""
+    for count, one in enumerate(seen, 1):
+        if count * 10 // number > (count - 1) * 10 // number:
+            card.note(f"{count} of {number} faults have answered")
+        yield one
 
 
 def viewer(plan: Plan, bench: Bench) -> Worker:

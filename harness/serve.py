@@ -2,7 +2,8 @@
 
 {"op": "hello"}                                            -> {"ringcheck", "python", "torch", ...}
 {"op": "hello", "impl": SPEC}                              -> the same and {"implementation": {"name", ...}}
-{"op": "list", "cases": [..], "worlds": [..], "seed": 7}   -> {"cases": [{"id", "name", "world", "rules", ...}]}
+{"op": "list", "cases": [..], "worlds": [..], "seed": 7}   -> {"cases": [{"id", "name", "world", "rules", ...}]}; with
+ "impl": SPEC those that differ for it
 {"op": "run", "id": ID, "impl": SPEC, "timeout": seconds}  -> {"record": {...}} of a case listed before
 {"op": "stop"}                                             -> ends, as the end of stdin does
 A request that cannot be met gets {"error": one line}; stdout carries nothing else.
@@ -17,6 +18,7 @@ from typing import Any, TextIO
 from cases import catalogue
 from cases.case import WORLDS, Case
 from harness import repeat, trials
+from harness.choice import apart
 from harness.entries import again
 from harness.environment import environment
 from harness.implementation import load
@@ -53,6 +55,7 @@ class Service:
         found = catalogue.select(request.get("cases") or "default", worlds=request.get("worlds") or WORLDS,
                                  layouts=request.get("layouts") or None, dtypes=request.get("dtypes") or None,
                                  seed=request.get("seed", 7), tokens=request.get("tokens"))
+        found = apart(found, load(request["impl"])) if request.get("impl") else found
         self.cases.update((case.id, case) for case in found)
         self.pools.expect(found)
         return {"cases": [listed(case) for case in found]}

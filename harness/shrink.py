@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cases import smaller
+from cases import showing, smaller
 from cases.case import Case
 
 
@@ -30,16 +30,16 @@ def shrink(case: Case, fails: Callable[[Case], bool], budget: Budget = Budget(),
     """The smallest case reached from `case`, which failed, by steps of `cases.smaller` that keep it failing.
 
     Each reducer is used until it finds nothing, all of them in turn until none does. `keep_world` leaves the number
-    of ranks as it is (torchrun).
+    of ranks as it is (torchrun). Ids of SPEC that the smallest case cannot show are no longer its own.
     """
-    search = _Search(fails, budget)
+    given, search = case, _Search(fails, budget)
     reducers = [one for one in smaller.REDUCERS if not (keep_world and one is smaller.world)]
     before = None
     while case is not before and not search.spent:
         before = case
         for reducer in reducers:
             case = search.reduce(case, reducer)
-    return Shrunk(case, search.trials, not search.spent)
+    return Shrunk(case if case is given else showing.shown(case), search.trials, not search.spent)
 
 
 class _Search:

@@ -1,12 +1,9 @@
 """One rank of the living pool: a process that joins the others once and then runs trial after trial."""
 
 import os
-import signal
 import sys
-import threading
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import TextIO
 
@@ -18,6 +15,7 @@ from harness import stacks, trials
 from harness.clock import Timing
 from harness.control import Peers
 from harness.implementation import Implementation, load
+from harness.interrupts import follow_parent
 from harness.ranks import ProcessRanks, threads_per_rank
 from harness.trace import Trace
 
@@ -48,10 +46,10 @@ class Job:
 
 
 def main(seat: Seat, connection: Connection, peers: Peers) -> None:
-    """Serves jobs until the connection closes. Answers ("done", records or Nones) or ("raised", line, traceback)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Serves jobs until the connection closes. Answers ("done", records or Nones, whether this rank is spent and
+    can run no other trial) or ("raised", line, traceback)."""
+    follow_parent()
     stacks.offer(seat.stack)
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
     os.dup2(2, 1)
     sys.stdout = sys.stderr = Prefixed(sys.__stderr__, f"[rank {seat.rank}] ")
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -73,9 +71,9 @@ def _answer(job: Job, ranks: ProcessRanks) -> tuple:
     made = {spec: implementation(spec) for spec in job.specs}
     try:
         if len(made) > 1:
-            return "done", trials.run_turns(job.kind, job.case, made, ranks, job.timing)
+            return "done", trials.run_turns(job.kind, job.case, made, ranks, job.timing), ranks.spent
         (spec, one), = made.items()
-        return "done", [trials.run(job.kind, job.case, one, ranks, job.timing, spec)]
+        return "done", [trials.run(job.kind, job.case, one, ranks, job.timing, spec)], ranks.spent
     except BaseException as error:  # noqa: BLE001  SIGINT is ignored here, so whatever comes is an implementation's
         return "raised", stacks.raised(error), stacks.told(error)
 
@@ -102,8 +100,3 @@ class Prefixed:
 
     def __getattr__(self, name: str):
         return getattr(self._stream, name)
-
-
-def _leave_with_parent() -> None:
-    parent_process().join()
-    os._exit(1)

@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     try:
         server(config).hello(implementation(config))
         timeout(config)
-        found = server(config).list(cases=cases(config), worlds=worlds(config), dtypes=[])
+        found = server(config).list(cases=cases(config), worlds=worlds(config), dtypes=[], impl=implementation(config))
     except ServerError as error:
         raise pytest.UsageError(str(error)) from error
     catalogue = Catalogue.from_parent(session, name="ringcheck", nodeid="ringcheck", path=config.rootpath / "ringcheck")

@@ -83,6 +83,15 @@ def test_a_passing_case_is_packed_too(tmp_path):
     assert len(files["case.txt"].splitlines()) == 1
 
 
+def test_ranks_of_their_own_leave_what_they_called_also_a_killed_one(tmp_path):
+    files = unpacked(tmp_path, "causal/short-contiguous-w2-fp64", "--impl", "tests.harness.losses:KilledAfterSending")
+    calls = json.loads(files["trace.json"])
+    assert set(calls) == {"0", "1"} and calls["1"][-1]["kind"] == "send" and "losses.py" in calls["1"][-1]["site"]
+    assert files["README.txt"].startswith("ERROR") and "trace.json holds" in files["README.txt"]
+    files = unpacked(tmp_path, "causal/short-contiguous-w2-fp64")
+    assert {call["kind"] for call in json.loads(files["trace.json"])["0"]} >= {"send", "recv"}
+
+
 @pytest.mark.parametrize("words, said", [
     (["packed/straddle"], "a bundle holds one, such as packed/straddle-"), (["nothing/here"], "nothing/here"),
     (["causal/short-contiguous-w2-fp64", "--impl", "nobody"], "unknown implementation 'nobody'"),

@@ -85,6 +85,14 @@ def test_a_broken_promise_of_one_rank_costs_no_rank(pool):
     assert pool.restarts == before
 
 
+def test_ranks_whose_group_was_ended_are_replaced(pool):
+    run(pool)
+    before = pool.restarts
+    record = run(pool, f"{LOSSES}:EndsTheGroup")
+    assert record["verdict"] == "FAIL" and "default process group is left changed" in record["reason"]
+    assert pool.restarts == before + 1 and run(pool)["verdict"] == "PASS"
+
+
 def test_an_error_of_torch_itself_names_what_was_called(pool):
     record = run(pool, "tests.harness.breakers:Borrowed")
     assert record["verdict"] == "ERROR"

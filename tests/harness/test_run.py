@@ -88,6 +88,28 @@ def test_a_failure_is_code_1_and_repeated_last(tmp_path, capsys):
         assert word in last
 
 
+def test_an_implementation_of_one_layout_is_asked_once_where_only_layouts_differ(tmp_path, capsys):
+    command = ["--cases", "packed/even", "--ranks", "2", "--dtype", "fp64", "--impl", "ring,dense", "--iters", "0"]
+    assert run.main([*command, "--in-process", "--json", str(tmp_path / "r.jsonl")]) == 0
+    asked = {(found["implementation"]["name"], found["case"]["layout"])
+             for found in record.read(tmp_path / "r.jsonl").trials}
+    assert asked == {("ring", "contiguous"), ("ring", "zigzag"), ("ring", "striped"), ("dense", "contiguous")}
+    assert "# dense has one layout, contiguous: 2 cases" in capsys.readouterr().out
+    assert run.main([*command, "--in-process", "--layout", "zigzag", "--json", str(tmp_path / "z.jsonl")]) == 0
+    assert len(record.read(tmp_path / "z.jsonl").trials) == 2
+
+
+def test_a_list_is_printed_for_known_implementations_alone(capsys):
+    assert run.main(["--list", "--cases", "packed/even", "--impl", "nobody"]) == 2
+    assert "unknown implementation 'nobody'" in capsys.readouterr().err
+
+
+def test_results_of_long_commands_keep_files_of_their_own():
+    cases = ["--cases", *(f"packed/{name}" for name in ("even", "straddle", "short", "uneven", "two-rows"))]
+    long = [arguments.parse([*cases, "--impl", name]).json.name for name in ("mine:a" + "x" * 30, "mine:b" + "x" * 30)]
+    assert long[0] != long[1] and all(len(name) < 120 for name in long)
+
+
 def test_fail_fast_ends_at_the_first_failure(tmp_path):
     path = tmp_path / "r.jsonl"
     command = [*EVEN, "--impl", "sabotage:lse-in-base-two", "--in-process", "--fail-fast", "--json", str(path)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from cases import generate, smaller
+from cases import catalogue, generate, showing, smaller
 from cases.case import Inputs, Scenario, Shape
 from cases.course import Course
 from cases.mask import Mask
@@ -72,6 +72,19 @@ def test_a_search_ends_at_a_smallest_case():
     assert (found.case.world, found.case.shape.tokens, str(found.case.mask)) == (2, 5, "causal")
     assert found.case.shape == Shape(1, 5, 1, 1, 8) and found.case.inputs == Inputs() and found.case.dtype == "fp64"
     assert found.case.requirements == ("A1", "B1", "B2", "B4", "D1")
+
+
+def test_every_case_of_the_catalogue_can_show_what_it_names():
+    for case in catalogue.select("all", (2, 3), ("zigzag",), ("fp64",)):
+        assert showing.shown(case).requirements == case.requirements, case.id
+
+
+def test_ids_go_with_what_shows_them():
+    poisoned = replace(LARGE, inputs=Inputs(strides="tail", poison="nan", grads="qk"), dtype="bf16", scale=0.5,
+                       requirements=("A1", "A9", "B5", "B6", "B7", "B8", "D8", "D9"))
+    assert showing.shown(poisoned) == poisoned
+    plain = showing.shown(replace(poisoned, inputs=Inputs(), dtype="fp64", scale=None, world=1))
+    assert plain.requirements == ("A1", "D8")
 
 
 def test_a_search_keeps_its_budget_and_the_world_when_told():

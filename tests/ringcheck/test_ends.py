@@ -81,3 +81,16 @@ def test_ctrl_c_twice_at_any_time_is_one_line_and_code_3(tmp_path, seconds, inte
     assert err in ("", "ringcheck: interrupted\n") and bool(err) != ("# interrupted after " in out)
     if (tmp_path / "r.jsonl").exists() and (tmp_path / "r.jsonl").stat().st_size:
         assert record.read(tmp_path / "r.jsonl").runs[0].end is None
+
+
+def test_an_interrupted_score_tells_its_sums_so_far(tmp_path, interruptible):
+    words = ["score", "--cases", "causal", "--ranks", "2", "--jobs", "2", "--faults", "causal,scale,window"]
+    started = subprocess.Popen([sys.executable, "-m", "ringcheck", *words], cwd=tmp_path, env=ENVIRONMENT, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        next(line for line in iter(started.stdout.readline, "") if not line.startswith("#"))
+        os.killpg(started.pid, signal.SIGINT)
+        out, err = started.communicate(timeout=60)
+    finally:
+        started.kill()
+    assert started.returncode == 3 and err == "" and "# killed " in out and "# interrupted: " in out
