@@ -1,5 +1,6 @@
 """Guesses about what came from which rank and how parts were merged."""
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -100,13 +101,26 @@ def merged_wrongly(evidence: Evidence) -> Iterator[Guess]:
     binary = binary / binary.sum(0).clamp(min=1e-300)
     exact = (outs * share[..., None]).sum(0)
     first = share[:, :, :1].expand_as(share)
-    winner = torch.nn.functional.one_hot(lses.argmax(0), len(lses)).movedim(-1, 0).to(outs)
+    order = torch.arange(len(lses)).view(-1, 1, 1, 1)
+    newest, oldest = (torch.where(live, order, sign * -len(lses)).mul(sign).argmax(0) for sign in (1, -1))
+    largest, last, earliest = (torch.nn.functional.one_hot(at, len(lses)).movedim(-1, 0).to(outs)[..., None]
+                               for at in (lses.argmax(0), newest, oldest))
     sums = {"parts are averaged, not weighted by lse": (outs.sum(0) / count, total),
             "parts are added, not weighted by lse": (outs.sum(0), total),
             "parts are averaged over all ranks": (outs.mean(0), total),
             "parts are weighted by powers of two": ((outs * binary[..., None]).sum(0), total),
             "parts are weighted by the first head's lse": ((outs * first[..., None]).sum(0), total),
-            "only the part of the largest lse is kept": ((outs * winner[..., None]).sum(0), total)}
+            "only the part of the largest lse is kept": ((outs * largest).sum(0), total),
+            "only the last part that has keys is kept": ((outs * last).sum(0), total),
+            "only the first part that has keys is kept": ((outs * earliest).sum(0), total),
+            "parts and their lse are merged in powers of two": ((outs * binary[..., None]).sum(0), _log2(lses)),
+            "the largest part's lse is taken for that of all": ((outs * (lses - _finite(peak)).exp()[..., None]).sum(0),
+                                                                peak)}
+    for least in (4, 6, 8, 10, 12, 16, 20):
+        some = lses.masked_fill(lses < peak - least, -torch.inf)
+        kept = some.logsumexp(0)
+        sums[f"parts that weigh below e^-{least} are left out"] = (
+            (outs * (some - _finite(kept)).exp()[..., None]).sum(0), kept)
     lse_sums = {"lse is the largest part's, its log1p term is dropped": peak, "lse of parts are added": finite.sum(0),
                 "lse is averaged over parts": finite.sum(0) / count[..., 0]}
     for words, (out, lse) in sums.items():
@@ -120,6 +134,15 @@ def merged_wrongly(evidence: Evidence) -> Iterator[Guess]:
 
 
 HYPOTHESES = (local_only, hop_missing, rank_missing, edge_missing, counted_twice, wrong_chunk, merged_wrongly)
+
+
+def _finite(lse: Tensor) -> Tensor:
+    return lse.masked_fill(lse.isinf(), 0)
+
+
+def _log2(lses: Tensor) -> Tensor:
+    """log2 of the sum of powers of two."""
+    return torch.logsumexp(lses * math.log(2), 0) / math.log(2)
 
 
 def _parts(evidence: Evidence) -> tuple[Tensor, Tensor]:

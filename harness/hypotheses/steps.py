@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import torch
+
 from harness.hypotheses.evidence import BACKWARD, FORWARD, Evidence, Guess
 
 METADATA = {"documents": ("documents",), "padding": ("padding",), "token types": ("token_types",),
@@ -30,8 +32,22 @@ def another_answer(evidence: Evidence) -> Iterator[Guess]:
                         {tensor: getattr(other.truth, tensor) for tensor in tensors})
 
 
+def another_memory(evidence: Evidence) -> Iterator[Guess]:
+    """The backward finds what another step saved: its inputs, out and lse, under this one's mask and dout."""
+    if evidence.forward_failed:
+        return
+    for name, other in evidence.others.items():
+        if other.clean.q.shape != evidence.q.shape or other.clean.v.shape[3] != evidence.v.shape[3]:
+            continue
+        there = replace(evidence, problem=other)
+        exponents = there.scores * there.scale - other.truth.lse[..., None]
+        weights = exponents.masked_fill(~evidence.allowed, -torch.inf).exp()
+        dscores = there.dscores(weights, other.truth.out, evidence.dout)
+        yield Guess(f"the backward uses what {name} saved", "D3", there.grads(weights, dscores, dout=evidence.dout))
+
+
 def _kind(tensors: tuple[str, ...]) -> str:
     return {FORWARD: "output", BACKWARD: "gradients"}.get(tensors, "answer")
 
 
-HYPOTHESES = (another_batch, another_answer)
+HYPOTHESES = (another_batch, another_answer, another_memory)

@@ -16,7 +16,7 @@ WORDS = {
     "dead": r"no key|dead|unseen|nobody|padded|fixes the value exactly",
     "vision": r"vision|image|video",
     "regions": r"region|slot|select",
-    "state": r"batch [B-Z]|checkpoint|reentrant|offload|refill|was modified|repeat|after timing|newest|cached",
+    "state": r"batch [B-Z]|saved|checkpoint|reentrant|offload|refill|was modified|repeat|after timing|newest|cached",
     "caches": r"batch [B-Z]|cached|given again|refill|repeat|after timing",
     "rows": r"first row|\brows?\b",
     "ids": r"document|\bids?\b",
@@ -28,7 +28,7 @@ WORDS = {
     "timed": r"after timing|repeat|checkpoint",
     "late": r"changed after",
     "layers": r"step \d|after timing|filler|changed after|again|graph",
-    "numerics": r"rounding|precision|overflow|clip|NaN|bits",
+    "numerics": r"rounding|denominator|flushed|precision|overflow|clip|NaN|bits",
     "size": r"last key|never sees|block|dimension|only in (tokens|head|batch row)|beyond|left out",
 }
 

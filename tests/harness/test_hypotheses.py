@@ -1,12 +1,13 @@
 """Diagnosis by tensors alone: faults under other names are told apart, and no hypothesis breaks on any mask."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from cases import generate
-from cases.case import Scenario, Shape
+from cases.case import Inputs, Scenario, Shape
 from cases.mask import Mask
 from cases.rules.causal import Causal
 from cases.rules.documents import Documents
@@ -20,7 +21,19 @@ from harness.compare import compare
 from harness.contract import positions_of
 from harness.diagnose import best, diagnose
 from harness.entries import About
-from harness.hypotheses import HYPOTHESES, Evidence, gradients, hops, masks, places, results, widths
+from harness.hypotheses import (
+    HYPOTHESES,
+    Evidence,
+    bounds,
+    gradients,
+    hops,
+    masks,
+    places,
+    results,
+    steps,
+    strides,
+    widths,
+)
 from harness.problem import problem_of
 from harness.ranks import run_threads
 from harness.sabotage import faults
@@ -35,6 +48,10 @@ IMAGES = Scenario("vision/made", "A5", Mask((Causal(), Window(7), IDS, Vision(((
                   Shape(tokens=48, head_dim=16))
 CSA = Scenario("csa/made", "A6", Mask((Causal(), Regions.even(48, 6, Router(3, 2, 4)))), Shape(tokens=48, head_dim=16))
 HEADY = Scenario("edges/made", "A8 A9", Mask((Causal(),)), Shape(tokens=48, heads=6, head_dim=40, value_dim=64))
+STRIDED = Scenario("edges/strided", "B7", Mask((Causal(),)), Shape(tokens=48, head_dim=16),
+                   inputs=Inputs(strides="transposed"))
+SHARP = Scenario("edges/steep", "B1", Mask((Causal(),)), Shape(tokens=48, head_dim=16),
+                 inputs=Inputs(spread=9.0, outliers=20.0))
 
 
 def evidence_of(case, actual, failed=NAMES, layout=None):
@@ -55,7 +72,8 @@ def failed_of(predicted, case):
 
 ASKED = [(masks, scenario, NAMES, 4) for scenario in (PACKED, WIDE, IMAGES, CSA)] + [
     (masks, IMAGES, ("dq", "dk", "dv"), 8), (hops, PACKED, NAMES[:2], 10), (results, PACKED, NAMES, 5),
-    (results, WIDE, NAMES[2:], 5), (gradients, PACKED, NAMES[2:], 20), (widths, HEADY, NAMES, 4)]
+    (results, WIDE, NAMES[2:], 5), (gradients, PACKED, NAMES[2:], 20), (widths, HEADY, NAMES, 4),
+    (strides, STRIDED, NAMES, 3), (bounds, SHARP, NAMES, 8)]
 
 
 @pytest.mark.parametrize("module, scenario, asked, least", ASKED)
@@ -85,6 +103,26 @@ def test_heads_that_are_left_out_are_read_off_the_answer():
     told, share = best(evidence_of(case, answer, failed_of(guess.predicted, case)))
     assert told.words == "query head 5 is left out" and share > 0.999
     torch.testing.assert_close(guess.predicted["dq"], honest(case)["dq"] * kept)
+
+
+def test_bounds_are_read_off_the_answer():
+    case = HEADY.at(2, "contiguous", "fp64")
+    true = honest(case)
+    for wrong, said in (({"dk": true["dk"].clamp(-0.5, 0.5)}, "dk is clipped at 0.5"),
+                        ({"dq": true["dq"].masked_fill(true["dq"].abs() < 0.01, 0)}, "dq up to 0.0"),
+                        ({"out": true["out"] / (1 + 1e-3 * (-true["lse"]).exp())[..., None]},
+                         "the softmax's denominator is 0.001 too large")):
+        told, share = best(evidence_of(case, true | wrong, tuple(wrong)))
+        assert told.words.startswith(said) and share > 0.99, told.words
+
+
+def test_a_backward_that_finds_what_another_step_saved_is_told():
+    case = PACKED.at(2, "contiguous", "fp64")
+    evidence = evidence_of(case, honest(case), NAMES[2:])
+    evidence = replace(evidence, others={"batch A, step 2": problem_of(case, (), seed=99)})
+    guess, = steps.another_memory(evidence)
+    told, share = best(replace(evidence, actual=honest(case) | guess.predicted))
+    assert told.words == "the backward uses what batch A, step 2 saved" and share > 0.999
 
 
 def test_a_right_answer_is_explained_by_nothing():
