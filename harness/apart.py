@@ -1,17 +1,20 @@
-"""Which faults no case tells apart: a few cases are asked of all faults, then the groups that are left are split."""
+"""Which faults no case tells apart: a few cases are asked of all faults, then the groups that are left are split, so
+that no fault is asked more than it takes."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from harness.kills import Ask, Bench, Subject
 
 Vector = tuple[str, ...]
+BROAD = 20
 
 
 def known(subjects: Sequence[Subject], asked: Sequence[Ask]) -> list[Ask]:
-    """Those that are known to show one of the subjects."""
-    names = {subject.first for subject in subjects}
-    return [ask for ask in asked if ask.name in names]
+    """The BROAD ones that are known to show most of the subjects."""
+    shows = Counter(subject.first for subject in subjects)
+    named = sorted((ask for ask in asked if ask.name in shows), key=lambda ask: -shows[ask.name])
+    return named[:BROAD]
 
 
 def vector(subject: Subject, asked: Sequence[Ask], bench: Bench) -> Vector:
@@ -43,10 +46,11 @@ def alike(subjects: Sequence[Subject], asked: Sequence[Ask], bench: Bench) -> It
 
 
 def split(group: list[Subject], asked: list[Ask], bench: Bench) -> tuple[frozenset[str], list[list[Subject]]] | None:
-    """The names of the asks that were tried and what the last of them split the group into, None when none does."""
+    """The names of the asks that were tried and what the last of them split the group into, None when none does. What
+    is known to show one of the group comes first: the others are likely to pass."""
     together = Subject("", "", "", tuple(sorted({broken for subject in group for broken in subject.breaks})))
-    used = set()
-    for ask in bench.ordered(asked, together):
+    firsts, used = {subject.first for subject in group}, set()
+    for ask in sorted(bench.ordered(asked, together), key=lambda ask: ask.name not in firsts):
         used.add(ask.name)
         by_verdict: dict[str, list[Subject]] = defaultdict(list)
         for subject in group:
