@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from harness.kills import Ask, Found, cover, deadly
 from harness.sabotage import equivalents
+from harness.sabotage.faults import OUTSIDE
 from harness.sabotage.words import names
 from harness.scoring import Settings
 
@@ -92,6 +93,10 @@ class Scorecard:
         if self.settings.mutants:
             told = f", {sums['excused']} of the rest equivalent, by ERROR alone {sums['by_error']}"
         self.note(f"killed {killed}/{faulty} ({killed / max(1, faulty):.1%}){told}")
+        if sums["outside"]:
+            share = sums["outside_named"] / sums["outside"]
+            self.note(f"of them from people who had not seen the diagnosis: {sums['outside']}, class named "
+                      f"{sums['outside_named']} ({share:.1%})")
         self.note(f"scored in {sums['seconds']:.1f} s by {self.settings.jobs} processes")
         if sums["tier_seconds"] is not None:
             self.note(f"tier {self.settings.tier} takes {sums['tier_seconds']:.1f} s on the ring in one process")
@@ -144,7 +149,9 @@ def alike(found: Iterable[Found]) -> list[tuple[str, str]]:
 
 def totals(found: list[Found], seconds: float, tier_seconds: float | None) -> dict[str, Any]:
     """The sums of a score."""
-    return {"faults": len(found), "killed": sum(one.killed for one in found), "named": sum(map(named, found)),
+    outside = [one for one in found if one.subject.group in OUTSIDE and one.killed]
+    return {"outside": len(outside), "outside_named": sum(map(named, outside)),
+            "faults": len(found), "killed": sum(one.killed for one in found), "named": sum(map(named, found)),
             "excused": sum(1 for one in found if not one.killed and excused(one)),
             "by_error": sum(1 for one in found if one.killed and "FAIL" not in one.verdicts.values()),
             "seconds": seconds, "tier_seconds": tier_seconds}

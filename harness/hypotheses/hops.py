@@ -116,6 +116,8 @@ def merged_wrongly(evidence: Evidence) -> Iterator[Guess]:
             "parts and their lse are merged in powers of two": ((outs * binary[..., None]).sum(0), _log2(lses)),
             "the largest part's lse is taken for that of all": ((outs * (lses - _finite(peak)).exp()[..., None]).sum(0),
                                                                 peak)}
+    if evidence.world == 2:
+        sums["parts carry each other's weight"] = (outs * share.flip(0)[..., None]).sum(0), total
     for least in (4, 6, 8, 10, 12, 16, 20):
         some = lses.masked_fill(lses < peak - least, -torch.inf)
         kept = some.logsumexp(0)

@@ -36,6 +36,9 @@ from harness.sabotage.fault import Fault, kebab
 CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
            caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, layers, numerics, size)
 
+OUTSIDE = frozenset({"caches", "rows", "ids", "late", "layers"})
+"""Classes of faults that others brought, who tried to fool the suite and had not seen the diagnosis."""
+
 
 def of(module: ModuleType) -> list[type[Fault]]:
     """The faults of a class: the leaves of what its file defines; what others stand on is no fault itself."""

@@ -21,7 +21,7 @@ WORDS = {
     "rows": r"first row|\brows?\b",
     "ids": r"document|\bids?\b",
     "inputs": r"was modified|graph|no_grad|stride|memory|^d[qkv]: 0",
-    "routing": r"\bhops?\b|keys of (rank|other|earlier)|arriv|bytes|own rank|nobody else",
+    "routing": r"\bhops?\b|keys of (rank|other|earlier|later)|rank's own keys|arriv|bytes|own rank|nobody else",
     "layout": r"layout|position|\border",
     "topology": r"\bgroup\b|refused|global rank|chunk|layout|other ranks",
     "protocol": r"shape|dtype|no tensor|NaN|disagree|: 0 \(|graph|left changed",

@@ -1,11 +1,12 @@
 """The score counts what dies for the right reason, and says what survives."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from cases import catalogue
-from harness import kills, score
+from harness import kills, score, scorecard
 from harness.kills import Ask, Bench, Found, Subject, cover
 from harness.sabotage import faults
 from harness.sabotage.words import WORDS, names
@@ -94,6 +95,15 @@ def test_the_score_is_written_line_by_line(capsys, tmp_path):
     line, sums = map(json.loads, (tmp_path / "score.jsonl").read_text().splitlines())
     assert (line["fault"], line["class"], line["world"], line["named"]) == ("scale-missing", "scale", 2, True)
     assert (sums["faults"], sums["killed"]) == (1, 1)
+
+
+def test_faults_of_others_are_counted_apart():
+    own, other = found("own", a="FAIL"), found("other", a="FAIL")
+    other.subject = replace(other.subject, group="ids")
+    own.said, other.said = "in the backward, the window is 3", "documents are told apart by 8 bits of their ids"
+    sums = scorecard.totals([own, other], 1.0, None)
+    assert (sums["named"], sums["outside"], sums["outside_named"]) == (2, 1, 1)
+    assert {"ids", "late"} <= faults.OUTSIDE <= set(faults.GROUPS.values())
 
 
 @pytest.mark.parametrize("arguments, line", [
