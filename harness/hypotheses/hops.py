@@ -93,41 +93,11 @@ def merged_wrongly(evidence: Evidence) -> Iterator[Guess]:
     if evidence.world == 1 or not evidence.forward_failed:
         return
     outs, lses = _parts(evidence)
-    total, live = lses.logsumexp(0), lses > -torch.inf
-    anchor = total.masked_fill(total.isinf(), 0)
-    share, peak = (lses - anchor).exp(), lses.amax(0)
-    count, finite = live.sum(0).clamp(min=1)[..., None], lses.masked_fill(~live, 0)
-    binary = torch.where(live, torch.pow(2.0, lses - peak.masked_fill(peak.isinf(), 0)), 0.0)
-    binary = binary / binary.sum(0).clamp(min=1e-300)
-    exact = (outs * share[..., None]).sum(0)
-    first = share[:, :, :1].expand_as(share)
-    order = torch.arange(len(lses)).view(-1, 1, 1, 1)
-    newest, oldest = (torch.where(live, order, sign * -len(lses)).mul(sign).argmax(0) for sign in (1, -1))
-    largest, last, earliest = (torch.nn.functional.one_hot(at, len(lses)).movedim(-1, 0).to(outs)[..., None]
-                               for at in (lses.argmax(0), newest, oldest))
-    sums = {"parts are averaged, not weighted by lse": (outs.sum(0) / count, total),
-            "parts are added, not weighted by lse": (outs.sum(0), total),
-            "parts are averaged over all ranks": (outs.mean(0), total),
-            "parts are weighted by powers of two": ((outs * binary[..., None]).sum(0), total),
-            "parts are weighted by the first head's lse": ((outs * first[..., None]).sum(0), total),
-            "only the part of the largest lse is kept": ((outs * largest).sum(0), total),
-            "only the last part that has keys is kept": ((outs * last).sum(0), total),
-            "only the first part that has keys is kept": ((outs * earliest).sum(0), total),
-            "parts and their lse are merged in powers of two": ((outs * binary[..., None]).sum(0), _log2(lses)),
-            "the largest part's lse is taken for that of all": ((outs * (lses - _finite(peak)).exp()[..., None]).sum(0),
-                                                                peak)}
-    if evidence.world == 2:
-        sums["parts carry each other's weight"] = (outs * share.flip(0)[..., None]).sum(0), total
-    for least in (4, 6, 8, 10, 12, 16, 20):
-        some = lses.masked_fill(lses < peak - least, -torch.inf)
-        kept = some.logsumexp(0)
-        sums[f"parts that weigh below e^-{least} are left out"] = (
-            (outs * (some - _finite(kept)).exp()[..., None]).sum(0), kept)
-    lse_sums = {"lse is the largest part's, its log1p term is dropped": peak, "lse of parts are added": finite.sum(0),
-                "lse is averaged over parts": finite.sum(0) / count[..., 0]}
-    for words, (out, lse) in sums.items():
+    total = lses.logsumexp(0)
+    exact = _sum(outs, (lses - _finite(total)).exp())
+    for words, (out, lse) in (_weighted(outs, lses, total) | _chosen(outs, lses, total)).items():
         yield from evidence.after(words, "B1", out, lse)
-    for words, lse in lse_sums.items():
+    for words, lse in _lses(lses).items():
         yield from evidence.after(words, "B2", exact, lse.masked_fill(total.isinf(), -torch.inf))
     for hop in range(evidence.world):
         yield from evidence.after(f"only hop {hop} is kept", "B1", outs[hop], lses[hop])
@@ -135,7 +105,58 @@ def merged_wrongly(evidence: Evidence) -> Iterator[Guess]:
         yield from evidence.after(f"out is that of hop {hop} alone", "B1", outs[hop], total)
 
 
-HYPOTHESES = (local_only, hop_missing, rank_missing, edge_missing, counted_twice, wrong_chunk, merged_wrongly)
+Merged = dict[str, tuple[Tensor, Tensor]]
+"""out and lse of a wrong merge, by what is wrong."""
+
+
+def _weighted(outs: Tensor, lses: Tensor, total: Tensor) -> Merged:
+    """Parts that weigh other than exp(lse - total)."""
+    peak, live, share = lses.amax(0), lses > -torch.inf, (lses - _finite(total)).exp()
+    count, first = live.sum(0).clamp(min=1), share[:, :, :1].expand_as(share)
+    binary = torch.where(live, torch.pow(2.0, lses - _finite(peak)), 0.0)
+    binary = binary / binary.sum(0).clamp(min=1e-300)
+    found = {"parts are averaged, not weighted by lse": (outs.sum(0) / count[..., None], total),
+             "parts are added, not weighted by lse": (outs.sum(0), total),
+             "parts are averaged over all ranks": (outs.mean(0), total),
+             "parts are weighted by powers of two": (_sum(outs, binary), total),
+             "parts and their lse are merged in powers of two": (_sum(outs, binary), _log2(lses)),
+             "parts are weighted by the first head's lse": (_sum(outs, first), total),
+             "the largest part's lse is taken for that of all": (_sum(outs, (lses - _finite(peak)).exp()), peak)}
+    if len(outs) == 2:
+        found["parts carry each other's weight"] = _sum(outs, share.flip(0)), total
+    return found
+
+
+def _chosen(outs: Tensor, lses: Tensor, total: Tensor) -> Merged:
+    """Parts that are left out: all but one, or those that weigh little."""
+    live, hops = lses > -torch.inf, torch.arange(len(lses)).view(-1, 1, 1, 1)
+    never = len(lses)
+    places = {"of the largest lse": lses.argmax(0), "that comes last": torch.where(live, hops, -never).argmax(0),
+              "that comes first": torch.where(live, hops, never).argmin(0)}
+    found = {f"only the part {which} is kept": (_sum(outs, _only(place, lses)), total)
+             for which, place in places.items()}
+    for least in (4, 6, 8, 10, 12, 16, 20):
+        some = lses.masked_fill(lses < lses.amax(0) - least, -torch.inf)
+        lse = some.logsumexp(0)
+        found[f"parts that weigh below e^-{least} are left out"] = _sum(outs, (some - _finite(lse)).exp()), lse
+    return found
+
+
+def _lses(lses: Tensor) -> dict[str, Tensor]:
+    """lse of a merge whose out is right."""
+    live = lses > -torch.inf
+    finite = lses.masked_fill(~live, 0).sum(0)
+    return {"lse is the largest part's, its log1p term is dropped": lses.amax(0), "lse of parts are added": finite,
+            "lse is averaged over parts": finite / live.sum(0).clamp(min=1)}
+
+
+def _sum(outs: Tensor, weights: Tensor) -> Tensor:
+    return (outs * weights[..., None]).sum(0)
+
+
+def _only(place: Tensor, like: Tensor) -> Tensor:
+    """Weight 1 for one part of each row, 0 for the others."""
+    return torch.nn.functional.one_hot(place, len(like)).movedim(-1, 0).to(like)
 
 
 def _finite(lse: Tensor) -> Tensor:
@@ -145,6 +166,9 @@ def _finite(lse: Tensor) -> Tensor:
 def _log2(lses: Tensor) -> Tensor:
     """log2 of the sum of powers of two."""
     return torch.logsumexp(lses * math.log(2), 0) / math.log(2)
+
+
+HYPOTHESES = (local_only, hop_missing, rank_missing, edge_missing, counted_twice, wrong_chunk, merged_wrongly)
 
 
 def _parts(evidence: Evidence) -> tuple[Tensor, Tensor]:
