@@ -38,6 +38,7 @@ def alike(subjects: Sequence[Subject], asked: Sequence[Ask], bench: Bench) -> It
     while groups:
         group, tried = groups.pop()
         parts = split(group, [ask for ask in asked if ask.name not in tried], bench) if len(group) > 1 else None
+        bench.forget()
         if parts:
             used, found = parts
             groups += [(part, tried | used) for part in found]

@@ -65,8 +65,10 @@ def score(settings: Settings) -> int:
 def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -> int:
     """Prints the faults that no case tells apart."""
     started, count = time.perf_counter(), 0
-    seen = paced(spread(subjects, plan, viewer, lambda subject: (subject, ("lost",))), len(subjects), card)
-    for alike in spread(apart.grouped(seen), plan, splitter, lambda group: [group]):
+    seen = spread(subjects, plan, viewer, lambda subject: (subject, ("lost",)))
+    groups = apart.grouped(paced(seen, len(subjects), "faults have answered", card))
+    split = spread(groups, plan, splitter, lambda group: [group])
+    for alike in paced(split, len(groups), "groups are split", card):
         for group in alike:
             count += 1
             card.note(f"same verdict everywhere: {', '.join(subject.name for subject in group)}")
@@ -75,11 +77,11 @@ def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -
     return FAILED if count else PASSED
 
 
-def paced(seen: Iterator, number: int, card: scorecard.Scorecard) -> Iterator:
+def paced(seen: Iterator, number: int, words: str, card: scorecard.Scorecard) -> Iterator:
     """The same, with a line at every tenth of the way."""
     for count, one in enumerate(seen, 1):
         if count * 10 // number > (count - 1) * 10 // number:
-            card.note(f"{count} of {number} faults have answered")
+            card.note(f"{count} of {number} {words}")
         yield one
 
 
