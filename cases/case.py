@@ -23,7 +23,8 @@ LARGEST_ROWS, LARGEST_SCALE, LARGEST = 1 << 26, 1e30, 2**31 - 1
 NAME, REQUIREMENT = re.compile(r"[\w.+:/ -]+"), re.compile(r"[A-Z]\d+")
 KNOWN_INPUTS = {"strides": ("dense", "unbind", "transposed", "interleaved", "tail", "unlike",
                             "fused", "expanded-keys"),
-                "dout": ("random", "expanded", "expanded-heads", "ones", "sum"), "poison": (None, "huge", "nan")}
+                "dout": ("random", "expanded", "expanded-heads", "ones", "sum", "prompt"),
+                "poison": (None, "huge", "nan", "inf")}
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,9 @@ class Inputs:
               heads of one tensor, as one projection gives them, where their head_dims are equal), "expanded-keys" (k
               and v are one head's, with stride 0 over heads); what lies beside a view is NaN
     dout      "random" (signed normal), "expanded" (stride 0 over tokens), "expanded-heads" (over heads), "ones", "sum"
-              (what out.sum() hands back: ones of one number, every stride 0)
-    poison    None, "huge" (required level of B5) or "nan" (strict level): written to padded tokens and dead keys
+              (what out.sum() hands back: ones of one number, every stride 0), "prompt" (zeros in the first half of the
+              row, as where a prompt has no loss)
+    poison    None, "huge" (required level of B5), "nan" or "inf" (strict level): written to padded tokens and dead keys
     grads     which of q, k, v require gradients
     spread    standard deviation of q, which sets how sharp the softmax is
     outliers  factor on v and dout, and its root on k, of every seventh token; no more than the dtype holds
@@ -151,7 +153,7 @@ class Case:
     @property
     def strict(self) -> bool:
         """Whether the case asks for the strict level of a requirement."""
-        return self.course.strict or self.inputs.poison == "nan"
+        return self.course.strict or self.inputs.poison in ("nan", "inf")
 
     @property
     def timeable(self) -> bool:

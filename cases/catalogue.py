@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from cases import bench, captured, conduct, edges, generate, real, rules, smoke
+from cases import bench, captured, conduct, crossed, edges, generate, real, rules, smoke
 from cases.case import DTYPES, LAYOUTS, MORE_DTYPES, MORE_LAYOUTS, WORLDS, Case, Scenario
 
 CAPTURED = (".jsonl", ".json")
@@ -14,9 +14,9 @@ RANDOM = 100
 
 
 def scenarios() -> tuple[Scenario, ...]:
-    """Every scenario of every tier, in catalogue order: the rules by name, edges, conduct, real input, bench."""
+    """Every scenario of every tier: the rules by name, edges, crossed, conduct, real input, bench."""
     found = [scenario for module in rules.discover() for scenario in getattr(module, "CASES", ())]
-    return (*found, *edges.CASES, *conduct.CASES, *real.CASES, *bench.CASES)
+    return (*found, *edges.CASES, *crossed.CASES, *conduct.CASES, *real.CASES, *bench.CASES)
 
 
 def expand(chosen: Iterable[Scenario], worlds: Sequence[int] = WORLDS, layouts: Sequence[str] | None = None,

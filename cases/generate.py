@@ -83,7 +83,7 @@ def case(draw: Draw, max_tokens: int = MAX_TOKENS, worlds: Sequence[int] = WORLD
     shape = Shape(batch, tokens, heads, kv_heads, draw.one([32, 32, 24, 64, 80]), draw.one([None, None, None, 16]))
     chosen = mask(draw, shape, -(-tokens // world))
     inputs = Inputs(strides=draw.one(STRIDES),
-                    dout=draw.one(["random", "random", "expanded", "expanded-heads", "ones", "sum"]),
+                    dout=draw.one(["random", "random", "expanded", "expanded-heads", "ones", "sum", "prompt"]),
                     poison=draw.one([None, None, None, "huge"]), spread=draw.one([1.0, 1.0, 4.0]),
                     grads=draw.one(["qkv"] * 6 + ["q", "kv", "qk"]))
     scale = draw.one([None, None, None, 0.0, -0.3, 0.07, 1.7, -1.3])

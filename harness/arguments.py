@@ -9,12 +9,13 @@ from typing import NoReturn
 
 import torch
 
+from cases import catalogue
 from cases.catalogue import RANDOM, TIERS
 from harness.clock import Timing
 from harness.trials import CHOICES
 
 SIZE = re.compile(r"(\d+)([kKmM]?)$")
-LONGEST = 80
+LONGEST, MOST_RANKS = 80, 64
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,10 @@ def counts(text: str) -> tuple[int, ...]:
     """A comma list of positive numbers."""
     if not all(part.isdigit() and int(part) for part in names(text)) or not names(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of rank counts such as 2 or 1,2,3,4")
-    return tuple(map(int, names(text)))
+    found = tuple(map(int, names(text)))
+    if max(found) > MOST_RANKS:
+        raise argparse.ArgumentTypeError(f"{max(found)} ranks are more than {MOST_RANKS}")
+    return found
 
 
 def seconds(text: str) -> float:
@@ -93,16 +97,16 @@ def parser() -> argparse.ArgumentParser:
     add("--cases", nargs="+", action="extend", metavar="PATTERN",
         help="groups, cases, ids with wildcards, FILE.jsonl, random, 'replay:...'; commas separate (default: default)")
     add("--tier", choices=tuple(TIERS), help="smoke, default or deep: cases and numbers of ranks at once")
-    add("--count", type=natural, default=RANDOM, metavar="N", help=f"how many cases `random` means (default {RANDOM})")
+    add("--count", type=natural, metavar="N", help=f"how many cases `random` means (default {RANDOM})")
     add("--impl", type=names, default=("ring",), metavar="NAME", help="ring or package.module:name; commas separate")
     add("--ranks", type=counts, metavar="N", help="numbers of ranks, such as 2 or 1,2,3,4 (default 2)")
     add("--dtype", type=names, metavar="NAME", help="fp64, fp32, bf16, fp16; commas separate")
     add("--layout", type=names, metavar="NAME", help="contiguous, zigzag, striped, balanced; commas separate")
-    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="a GPU a rank, or none (default cpu)")
     add("--tokens", type=size, metavar="SIZE", help="resizes every case, such as 8k")
     add("--iters", type=natural, default=3, metavar="N", help="timed iterations; 0 only verifies")
-    add("--warmup", type=natural, default=1, metavar="N")
-    add("--seed", type=natural, default=7, metavar="N")
+    add("--warmup", type=natural, default=1, metavar="N", help="untimed iterations before them (default 1)")
+    add("--seed", type=natural, default=7, metavar="N", help="of all numbers and of random cases (default 7)")
     add("--truth", choices=CHOICES, default="auto", help="what answers are held to (default: dense where it is small)")
     add("--shrink", action=argparse.BooleanOptionalAction,
         help="looks for a smallest case that still fails (default: for random cases)")
@@ -124,6 +128,12 @@ def parse(argv: list[str]) -> Settings:
     cases, worlds = tier(given.tier, given.cases, given.ranks or ())
     if (given.by_requirement or given.pairs) and not given.list:
         raise ValueError("--by-requirement and --pairs go with --list")
+    if given.by_requirement and given.pairs:
+        raise ValueError("--by-requirement and --pairs are two lists; ask for one")
+    if given.count is not None and not any(part == "random" for part in catalogue.split(cases)):
+        raise ValueError("--count goes with --cases random")
+    if given.count == 0:
+        raise ValueError("--count 0 asks for no case")
     if not given.impl:
         raise ValueError("--impl names no implementation")
     if given.in_process and given.device != "cpu":
@@ -134,7 +144,8 @@ def parse(argv: list[str]) -> Settings:
     results = given.json or _results(cases, given.impl)
     return Settings(cases, given.impl, worlds, given.dtype, given.layout, given.device, given.tokens,
                     Timing(given.warmup, given.iters), given.seed, given.timeout, results, given.report, given.resume,
-                    given.fail_fast, given.in_process, listing, given.truth, given.shrink, given.count)
+                    given.fail_fast, given.in_process, listing, given.truth, given.shrink,
+                    RANDOM if given.count is None else given.count)
 
 
 def tier(name: str | None, cases: list[str] | None, worlds: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -38,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add("case", metavar="CASE", help="the id of one case, or 'replay:...'")
     add("--impl", default="ring", metavar="NAME", help="as for a run")
-    add("--ranks", type=int, default=2, metavar="N", help="number of ranks (default 2; a printed case has its own)")
+    add("--ranks", type=int, metavar="N", help="number of ranks (default: the case's own, as its id says, or else 2)")
     add("--seed", type=arguments.natural, default=7, metavar="N")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--truth", choices=trials.CHOICES, default="auto")
@@ -94,8 +94,10 @@ def ask(case: Case, given: argparse.Namespace) -> dict[str, Any]:
                                                      for rank, calls in trace.items()}}
 
 
-def one_case(pattern: str, ranks: int, seed: int) -> Case:
-    """The one case of a pattern. Raises ValueError when it names more or fewer."""
+def one_case(pattern: str, ranks: int | None, seed: int) -> Case:
+    """The one case of a pattern, at the world that its id names. Raises ValueError when it names more or fewer."""
+    named = re.search(r"-w(\d+)-\w+$", pattern)
+    ranks = ranks or (int(named[1]) if named else 2)
     found = catalogue.select([pattern], worlds=(ranks,), seed=seed)
     if len(found) > 1:
         raise ValueError(f"{pattern} names {len(found)} cases, a bundle holds one, such as {found[0].id}")

@@ -1,6 +1,7 @@
 """The numbers of a case: drawn for the whole row, then laid out in memory as one rank is given them."""
 
 import hashlib
+import math
 from dataclasses import dataclass
 
 import torch
@@ -50,6 +51,8 @@ def draw(case: Case, seed: int | None = None) -> Numbers:
                      for kind, size in (("expanded-heads", shape.heads), ("expanded", shape.tokens)))
     dout = normal(heads, tokens, shape.v_dim)
     dout = torch.ones_like(dout) if inputs.dout in ("ones", "sum") else dout
+    if inputs.dout == "prompt":
+        dout[:, :, :shape.tokens // 2] = 0
     if inputs.outliers != 1:
         most = min(inputs.outliers, torch.finfo(dtype).max ** 0.3)  # dq grows with its 2.5th power
         for x, factor in ((k, most ** 0.5), (v, most), (dout, most)):
@@ -72,7 +75,7 @@ def poisoned(numbers: Numbers, case: Case, mask: Mask, rows: Rows) -> Numbers:
 
 def poison_value(case: Case) -> float:
     """What filler slots, padded tokens and unseen keys hold; 0 without poison."""
-    return {None: 0.0, "huge": HUGE[case.dtype], "nan": float("nan")}[case.inputs.poison]
+    return {None: 0.0, "huge": HUGE[case.dtype], "nan": math.nan, "inf": math.inf}[case.inputs.poison]
 
 
 def shard(whole: Numbers, positions: Tensor, case: Case, device: str | torch.device = "cpu") -> Numbers:

@@ -57,3 +57,16 @@ def undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
     if came:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def ended_alike() -> Iterator[None]:
+    """A request to end (SIGTERM) is taken as Ctrl-C, so that a run says how far it came. Not for torchrun, which has a
+    way of its own to end ranks, nor outside of the main thread."""
+    own = threading.current_thread() is threading.main_thread() and "TORCHELASTIC_RUN_ID" not in os.environ
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if own else None
+    try:
+        yield
+    finally:
+        if own:
+            signal.signal(signal.SIGTERM, before or signal.SIG_DFL)

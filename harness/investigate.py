@@ -3,6 +3,7 @@
 Both are trials of their own on the same living ranks, so that whatever happens in them leaves the failure as it is.
 """
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -17,6 +18,16 @@ from harness.shrink import Budget, shrink
 
 PATIENCE = 20.0
 MOST = 5
+
+
+NUMBERS = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
+HOW_MUCH = re.compile(r" \(explains .*?\)|, one of \d+ such pairs|(?<= off)[,:].*|, only in .*")
+
+
+def alike(found: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two failures have the same first line but for its numbers, and how much it explains."""
+    lines = (one["diagnosis"]["headline"] for one in (found, other))
+    return len({NUMBERS.sub("#", HOW_MUCH.sub("", line)) for line in lines}) == 1
 
 
 class Investigation:
@@ -44,12 +55,11 @@ class Investigation:
         self.runner.hold(None)
 
     def _shrink(self, found: dict[str, Any] | None, case: Case, spec: str, kind: str) -> Case:
-        """`shrunk` of the diagnosis: the case, its command, how many were tried."""
-        quick = "verdict" if kind == "dense" else kind
-
+        """`shrunk` of the diagnosis: the case, its command, how many were tried. A smaller case counts where it fails
+        for the same reason, as far as the first line tells."""
         def fails(other: Case) -> bool:
-            record = self._run(other, spec, quick)
-            return self.runner.share(bool(record) and record["verdict"] == "FAIL")
+            record = self._run(other, spec, kind)
+            return self.runner.share(bool(record) and record["verdict"] == "FAIL" and alike(found, record))
 
         result = shrink(case, fails, Budget(), keep_world=self.runner.fixed)
         if found is not None:

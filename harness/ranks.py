@@ -296,4 +296,4 @@ def _packed(tensor: Tensor) -> tuple[torch.dtype, torch.Size, np.ndarray]:
 
 
 def _unpacked(dtype: torch.dtype, shape: torch.Size, raw: np.ndarray) -> Tensor:
-    return torch.from_numpy(raw).view(dtype).view(shape)
+    return torch.from_numpy(raw).view(dtype).view(shape) if raw.size else torch.empty(shape, dtype=dtype)

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from cases.case import Case
-from harness import arguments, listing, repeat, resume, trials
+from harness import arguments, interrupts, listing, repeat, resume, trials
 from harness.arguments import Settings
 from harness.choice import apart, chosen, under_torchrun
 from harness.columns import columns_of
@@ -38,7 +38,8 @@ def main(argv: list[str] | None = None) -> int:
             load(spec)
         if settings.listing:
             return listed(settings.listing, cases)
-        return Run(settings, cases, argv).code()
+        with interrupts.ended_alike():
+            return Run(settings, cases, argv).code()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print("ringcheck: interrupted", file=sys.stderr)

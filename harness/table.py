@@ -80,7 +80,8 @@ class Table:
         if shrunk and shrunk["again"]:
             end = "nothing smaller fails" if shrunk["complete"] else "the search was cut"
             self._note(f"  smallest     {shrunk['again']}")
-            self._note(f"               {shrunk['case']['tokens']} tokens, {shrunk['case']['mask']}; {end}")
+            tokens = shrunk["case"]["tokens"]
+            self._note(f"               {tokens} token{'s' * (tokens != 1)}, {shrunk['case']['mask']}; {end}")
         if recovered:
             self._note(f"  read back    {recovered['sentence']}")
             for line in picture(recovered) if len(recovered["grid"]) <= DRAWN else ():
@@ -178,7 +179,8 @@ def _diagnosis(record: dict[str, Any]) -> dict[str, Any]:
 
 def _ratio(record: dict[str, Any]) -> str:
     ratios = [deviation["ratio"] for deviation in record["deviations"] if deviation["ratio"] is not None]
-    return f"{max(ratios):.2f}" if ratios else "-"
+    most = max(ratios, default=None)
+    return "-" if most is None else f"{most:.2f}" if most < 1e4 else f"{most:.1e}"
 
 
 def _verdict(record: dict[str, Any]) -> str:
@@ -188,4 +190,7 @@ def _verdict(record: dict[str, Any]) -> str:
     strict = record["case"].get("level") == "strict" or is_strict(record)
     words = " ".join([record["verdict"], *failed]) + (" (strict)" if strict else "")
     words += " (relations)" if record["truth"] == "relations" else ""
+    laid_out = record["implementation"].get("layout")
+    if laid_out not in (None, record["case"].get("layout")) and record["verdict"] in ("PASS", "FAIL"):
+        words += f" ({laid_out} layout)"
     return words + (f" ({', '.join(silent)} not offered)" if silent else "")

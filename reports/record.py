@@ -79,7 +79,18 @@ class Writer:
             self.aside = keep.put_aside(self.path)
             self.close()
             self._file = self._opened()
-        elif self.path.read_bytes()[-1:] != b"\n":
+        else:
+            self._mend_end()
+
+    def _mend_end(self) -> None:
+        """A last line without an end gets one; what a cut left of a line is no record and goes."""
+        *_, last = self.path.read_bytes().split(b"\n")
+        try:
+            json.loads(last or b"0")
+        except ValueError:
+            self._file.truncate(self.path.stat().st_size - len(last))
+            return
+        if last:
             self._put(b"\n")
 
     def _line(self, kind: str, record: dict[str, Any]) -> None:
@@ -154,7 +165,7 @@ def read(path: str | Path) -> Results:
         if line.strip():
             _take(results, number, line, cut=number == last and number == len(lines))
     if not results.runs:
-        raise ValueError(f"{path}: holds no record of a run or trial")
+        raise ValueError(f"{path}: holds no record of a run or trial: name another file, or remove it")
     if results.runs[-1].end is None:
         results.warnings.append(f"{path}: no end line: the last run was cut")
     return results

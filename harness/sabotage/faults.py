@@ -18,6 +18,7 @@ from harness.sabotage import (
     merge,
     numerics,
     padding,
+    paths,
     protocol,
     regions,
     returns,
@@ -34,9 +35,9 @@ from harness.sabotage import (
 from harness.sabotage.fault import Fault, kebab
 
 CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
-           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, layers, numerics, size)
+           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, layers, paths, numerics, size)
 
-OUTSIDE = frozenset({"caches", "rows", "ids", "late", "layers"})
+OUTSIDE = frozenset({"caches", "rows", "ids", "late", "layers", "paths"})
 """Classes of faults that others brought, who tried to fool the suite and had not seen the diagnosis."""
 
 

@@ -28,6 +28,7 @@ WORDS = {
     "timed": r"after timing|repeat|checkpoint",
     "late": r"changed after",
     "layers": r"step \d|after timing|filler|changed after|again|graph",
+    "paths": r"window|vision|image|scale|dimension|NaN|row|dk, dv",
     "numerics": r"rounding|denominator|flushed|precision|overflow|clip|NaN|bits",
     "size": r"last key|never sees|block|dimension|only in (tokens|head|batch row)|beyond|left out",
 }

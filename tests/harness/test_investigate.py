@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from harness import run
+from harness import investigate, run
 from harness.adapters.dense import Dense
 from reports import record
 
@@ -82,5 +82,15 @@ def test_the_same_on_living_ranks(tmp_path, capsys):
                  "--fail-fast", "--iters", "0", "--json", str(tmp_path / "x.jsonl")]
     assert run.main(arguments) == 1
     found = record.read(tmp_path / "x.jsonl").trials[-1]["diagnosis"]
-    assert found["shrunk"]["case"]["tokens"] <= 2 and found["recovered"]["tensor"] == "dv"
-    assert "never passes its dout to key" in capsys.readouterr().out
+    assert found["shrunk"]["case"]["tokens"] <= 2 and found["recovered"]["tensor"] in ("dk", "dv")
+    assert found["shrunk"]["case"]["world"] == 2 and "on rank 1" in found["headline"]
+    assert "query 0 (rank 0) never passes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("one, other, same", [
+    ("dk off, up to 3e+09 times the budget", "dk off, up to 8.1 times the budget, only in rank 0", True),
+    ("dk, dv: 0 on rank 2 (explains 100 % of the difference)", "dk, dv: 0 (explains 98 % of the difference)", False),
+    ("query 9 never sees key 3, one of 4 such pairs: it may", "query 1 never sees key 0: it may", True),
+    ("batch A, step 2: dq off", "dq off", False)])
+def test_lines_are_alike_but_for_numbers(one, other, same):
+    assert investigate.alike(*({"diagnosis": {"headline": line}} for line in (one, other))) == same

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from cases import catalogue
-from harness import judging
+from harness import judging, ranks
 from harness.adapters.dense import Dense
 from harness.attempt import Answer
 from harness.contract import Breach, positions_of
@@ -70,3 +71,10 @@ def test_what_another_rank_cannot_tell_is_raised_where_it_is_reported(monkeypatc
     assert not found.raised and found.results[0] == {}
     with pytest.raises(ValueError, match="cannot hold"):
         judge(answers(()), layout, {})
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_rank_that_holds_nothing_can_be_heard(dtype):
+    for shape in ((1, 4, 0, 8), (1, 4, 0), (2, 0, 3, 1)):
+        found = ranks._unpacked(*ranks._packed(torch.empty(shape, dtype=dtype)))
+        assert found.shape == shape and found.dtype == dtype

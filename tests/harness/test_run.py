@@ -42,6 +42,10 @@ class Shy(Dense):
     (["--layout", "spiral"], "unknown layout 'spiral'"),
     (["--dtype", "int8"], "unknown dtype 'int8'"),
     (["--pairs"], "go with --list"),
+    (["--list", "--pairs", "--by-requirement"], "two lists; ask for one"),
+    (["--count", "3"], "--count goes with --cases random"),
+    (["--cases", "random", "--count", "0"], "--count 0 asks for no case"),
+    (["--ranks", "1000000"], "1000000 ranks are more than 64"),
     (["--in-process", "--device", "cuda"], "on cpu only"),
     ([*EVEN, "--json", "/dev/null/results.jsonl"], "results file /dev/null/results.jsonl cannot be written"),
 ])
@@ -67,7 +71,9 @@ def test_a_passing_run_is_recorded_and_shown(tmp_path, capsys):
     assert run.main([*EVEN, "--impl", "ring,dense", "--in-process", "--iters", "1", "--json", str(path)]) == 0
     shown = capsys.readouterr().out.splitlines()
     data = [line for line in shown if not line.startswith("#")]
-    assert len(data) == 6 and all(line.endswith("PASS") and line.startswith("[") for line in data)
+    assert len(data) == 6 and all("PASS" in line and line.startswith("[") for line in data)
+    other = [line for line in data if " dense " in line and "-contiguous-" not in line]
+    assert all(line.endswith("PASS (contiguous layout)") for line in other) and data[0].endswith("PASS")
     assert shown[0].startswith("# ringcheck") and "impl ring,dense" in shown[0] and str(path) in shown[-1]
     found = record.read(path)
     assert found.counts == {"PASS": 6} and found.runs[0].end["exit_code"] == 0 and not found.warnings
@@ -148,7 +154,8 @@ def test_listings_run_nothing(tmp_path, capsys, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_keeps_what_was_recorded(tmp_path, interruptible):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_recorded_before_a_signal_is_kept(tmp_path, interruptible, number):
     path = tmp_path / "r.jsonl"
     command = [sys.executable, "-m", "harness.run", "--cases", "packed/even", "--ranks", "2", "--dtype", "fp64",
                "--layout", "zigzag", "--impl", "dense,sabotage:hangs-on-one-rank", "--json", str(path), "--iters", "0"]
@@ -157,8 +164,8 @@ def test_ctrl_c_keeps_what_was_recorded(tmp_path, interruptible):
     end = time.monotonic() + 60
     while not (path.exists() and path.read_text().count("\n") >= 2) and time.monotonic() < end:
         time.sleep(0.1)
-    started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=20)
+    started.send_signal(number)
+    out, err = started.communicate(timeout=60)
     assert started.returncode == 3 and "# interrupted after 1 of 2 cases" in out and "Traceback" not in err
     found = record.read(path)
     assert found.counts == {"PASS": 1} and "no end line" in found.warnings[0]

@@ -83,6 +83,17 @@ def test_failures_come_first_with_diagnosis_and_command(results_file, trial):
         assert text.index("What went wrong") < text.index(words) < text.index("Masks and load")
 
 
+def test_a_failure_shows_what_was_read_back_and_the_smallest_case(results_file, trial):
+    recovered = {"tensor": "out", "sentence": "query 1 sees key 2: the key is later", "grid": ["#X.", "##o"],
+                 "ranks": "001", "legend": "# right   X seen and not allowed", "counts": {"extra": 1}, "batch": 0, "head": 0}
+    shrunk = {"case": {"tokens": 1, "mask": "causal", "world": 1}, "replay": "replay:{}", "again": "ringcheck --cases x",
+              "trials": 9, "complete": True}
+    diagnosis = {"headline": "the rule causal is ignored", "recovered": recovered, "shrunk": shrunk, "again": "y"}
+    page = build_page(results_file([trial(verdict="FAIL", ratio=9, diagnosis=diagnosis)]))
+    assert "query 1 sees key 2" in page and "#X.\n##o" in page and recovered["legend"] in page
+    assert "1 token, causal: nothing smaller fails" in page and "ringcheck --cases x" in page
+
+
 def test_an_error_shows_the_stacks_of_ranks(results_file, trial):
     one = trial(
         verdict="ERROR",

@@ -58,7 +58,16 @@ def test_appending_after_a_cut_starts_a_line_of_its_own(tmp_path):
         writer.trial(TRIAL)
     results = record.read(path)
     assert [len(run.trials) for run in results.runs] == [0, 1]
-    assert any("r.jsonl:2: not JSON" in warning for warning in results.warnings)
+    assert len(path.read_text().splitlines()) == 3 and not any("not JSON" in warning for warning in results.warnings)
+
+
+def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path):
+    path = tmp_path / "r.jsonl"
+    write(path, trials=1, end=False)
+    path.write_bytes(path.read_bytes()[:-1])
+    with record.Writer(path, append=True) as writer:
+        writer.trial(TRIAL)
+    assert len(record.read(path).trials) == 2
 
 
 @pytest.mark.parametrize(
