@@ -85,9 +85,9 @@ def test_failures_come_first_with_diagnosis_and_command(results_file, trial):
 
 def test_a_failure_shows_what_was_read_back_and_the_smallest_case(results_file, trial):
     recovered = {"tensor": "out", "sentence": "query 1 sees key 2: the key is later", "grid": ["#X.", "##o"],
-                 "ranks": "001", "legend": "# right   X seen and not allowed", "counts": {"extra": 1}, "batch": 0, "head": 0}
-    shrunk = {"case": {"tokens": 1, "mask": "causal", "world": 1}, "replay": "replay:{}", "again": "ringcheck --cases x",
-              "trials": 9, "complete": True}
+                 "ranks": "001", "legend": "# right   X seen and not allowed", "counts": {"extra": 1}}
+    shrunk = {"case": {"tokens": 1, "mask": "causal"}, "replay": "replay:{}", "again": "ringcheck --cases x",
+              "complete": True}
     diagnosis = {"headline": "the rule causal is ignored", "recovered": recovered, "shrunk": shrunk, "again": "y"}
     page = build_page(results_file([trial(verdict="FAIL", ratio=9, diagnosis=diagnosis)]))
     assert "query 1 sees key 2" in page and "#X.\n##o" in page and recovered["legend"] in page
