@@ -145,8 +145,8 @@ def _pinned(mask: Mask, variants: Sequence[str]) -> Mask:
     said: dict[str, str] = {}
     for variant in variants:
         if variant not in known:
-            names = ", ".join(known) or "none"
-            raise BadField("variants", f"{fields.shown(variant)} is no variant of this batch's rules: {names}")
+            names = f"which have {', '.join(known)}" if known else "which have no variants"
+            raise BadField("variants", f"{fields.shown(variant)} is no variant of this batch's rules, {names}")
         other = said.setdefault(variant.partition(".")[0], variant)
         if other != variant and "vision.none" not in (other, variant):
             raise BadField("variants", f"{other} and {variant} are two readings of one rule")

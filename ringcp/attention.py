@@ -154,6 +154,8 @@ def _blank(tensor: Tensor, dead: Tensor) -> Tensor:
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: Mask, plan: Plan) -> None:
     """Raises ValueError when the local tensors do not fit each other, the mask or the layout."""
     batch, heads, kv_heads = mask.batch, q.shape[1], k.shape[1]
+    if heads % kv_heads:
+        raise ValueError(f"{heads} query heads are no multiple of {kv_heads} key/value heads")
     for name, tensor, want in (("q", q, (batch, heads, plan.tokens, q.shape[-1])),
                                ("k", k, (batch, kv_heads, plan.tokens, q.shape[-1])),
                                ("v", v, (batch, kv_heads, plan.tokens, v.shape[-1]))):
@@ -161,7 +163,5 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Mask, plan: Plan) -> None:
             raise ValueError(f"{name} has shape {list(tensor.shape)}, mask and layout want {list(want)}")
         if (tensor.dtype, tensor.device) != (q.dtype, q.device):
             raise ValueError(f"{name} is {tensor.dtype} on {tensor.device}, q is {q.dtype} on {q.device}")
-    if heads % kv_heads:
-        raise ValueError(f"{heads} query heads are no multiple of {kv_heads} key/value heads")
     if kv_heads % mask.groups:
         raise ValueError(f"the mask selects regions for {mask.groups} groups, k has {kv_heads} heads")
