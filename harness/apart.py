@@ -47,11 +47,9 @@ def alike(subjects: Sequence[Subject], asked: Sequence[Ask], bench: Bench) -> It
 
 
 def split(group: list[Subject], asked: list[Ask], bench: Bench) -> tuple[frozenset[str], list[list[Subject]]] | None:
-    """The names of the asks that were tried and what the last of them split the group into, None when none does. What
-    is known to show one of the group comes first: the others are likely to pass."""
-    together = Subject("", "", "", tuple(sorted({broken for subject in group for broken in subject.breaks})))
-    firsts, used = {subject.first for subject in group}, set()
-    for ask in sorted(bench.ordered(asked, together), key=lambda ask: ask.name not in firsts):
+    """The names of the asks that were tried and what the last of them split the group into, None when none does."""
+    used = set()
+    for ask in _unlike(group, asked, bench):
         used.add(ask.name)
         by_verdict: dict[str, list[Subject]] = defaultdict(list)
         for subject in group:
@@ -59,3 +57,15 @@ def split(group: list[Subject], asked: list[Ask], bench: Bench) -> tuple[frozens
         if len(by_verdict) > 1:
             return frozenset(used), list(by_verdict.values())
     return None
+
+
+def _unlike(group: list[Subject], asked: list[Ask], bench: Bench) -> list[Ask]:
+    """What is known to show one of the group comes first: the others are likely to pass. Then one ask of each scenario,
+    then another of each: faults that fail the same way differ where something else is asked."""
+    together = Subject("", "", "", tuple(sorted({broken for subject in group for broken in subject.breaks})))
+    firsts, seen = {subject.first for subject in group}, Counter()
+    turn = {}
+    for ask in bench.ordered(asked, together):
+        turn[ask] = (ask.name not in firsts, seen[ask.case.name])
+        seen[ask.case.name] += 1
+    return sorted(turn, key=turn.__getitem__)

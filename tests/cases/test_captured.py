@@ -74,7 +74,7 @@ def test_everything_else_arrives(tmp_path):
     ('{"tokens": 8, "heads": 6, "kv_heads": 4}', "kv_heads: 4 does not divide heads 6"),
     ('{"tokens": 8, "scale": NaN}', "scale: must be a finite number, got nan"),
     ('{"tokens": 8, "causal": 1}', "causal: must be true or false, got 1"),
-    ('{"tokens": 8, "variants": ["window.wide"]}', "variants: 'window.wide' is no variant of this batch's rules, which"),
+    ('{"tokens": 8, "variants": ["window.wide"]}', "variants: 'window.wide' is no variant of this batch's rules,"),
     ('{"tokens": 8, "name": "a/b"}', "name: must be a word"),
     ('{"tokens": 8, "name": "a"}\n{"tokens": 8, "name": "a"}', "run.jsonl:2: name: 'a' stands on an earlier line too"),
     ("\n", "run.jsonl: no captured batch in it"),
