@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
-from cases.case import Case, Inputs
+from cases.case import Case
 from cases.course import ONCE
+from cases.smaller import LEAST_DIM, PLAIN
 from cases.topology import Topology
-
-PLAIN = Inputs()
-LEAST_DIM = 8
-"""No kernel holds fewer."""
+from cases.work import dead_rows
 
 
 def shown(case: Case) -> Case:
@@ -22,12 +18,6 @@ def shown(case: Case) -> Case:
 
 def _has(name: str) -> Callable[[Case], bool]:
     return lambda case: any(rule.requirement == name for rule in case.mask.rules)
-
-
-def _dead(case: Case) -> bool:
-    """Whether a query sees no key."""
-    keys = case.mask.keys(case.rows(), torch.arange(case.shape.tokens))
-    return bool(((keys[..., 1] - keys[..., 0]).sum(-1) == 0).any())
 
 
 def _padded_scale(case: Case) -> bool:
@@ -41,7 +31,7 @@ NEEDS: dict[str, Callable[[Case], bool]] = {
     "A7": lambda case: len(case.mask.rules) > 1,
     "A8": lambda case: case.shape.heads > 1 or case.shape.value_dim is not None,
     "A9": _padded_scale,
-    "B3": _dead,
+    "B3": lambda case: bool(dead_rows(case.mask, case.rows()).any()),
     "B5": lambda case: bool(case.inputs.poison or case.course.memory),
     "B6": lambda case: case.dtype != "fp64",
     "B7": lambda case: case.inputs.strides != PLAIN.strides or case.inputs.dout != PLAIN.dout,

@@ -60,10 +60,10 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def ended_alike() -> Iterator[None]:
+def ended_alike(torchrun: bool) -> Iterator[None]:
     """A request to end (SIGTERM) is taken as Ctrl-C, so that a run says how far it came. Not for torchrun, which has a
     way of its own to end ranks, nor outside of the main thread."""
-    own = threading.current_thread() is threading.main_thread() and "TORCHELASTIC_RUN_ID" not in os.environ
+    own = threading.current_thread() is threading.main_thread() and not torchrun
     before = signal.signal(signal.SIGTERM, signal.default_int_handler) if own else None
     try:
         yield

@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
             load(spec)
         if settings.listing:
             return listed(settings.listing, cases)
-        with interrupts.ended_alike():
+        with interrupts.ended_alike(under_torchrun()):
             return Run(settings, cases, argv).code()
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
