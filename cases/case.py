@@ -98,6 +98,11 @@ class Inputs:
         if not isinstance(self.grads, str) or sorted(set(self.grads) & set("qkv")) != sorted(self.grads):
             raise ValueError(f"inputs.grads names some of q, k and v, got {self.grads!r}")
 
+    @property
+    def strict(self) -> bool:
+        """Whether the poison is that of B5's strict level."""
+        return self.poison in ("nan", "inf")
+
 
 @dataclass(frozen=True)
 class Case:
@@ -153,7 +158,7 @@ class Case:
     @property
     def strict(self) -> bool:
         """Whether the case asks for the strict level of a requirement."""
-        return self.course.strict or self.inputs.poison in ("nan", "inf")
+        return self.course.strict or self.inputs.strict
 
     @property
     def timeable(self) -> bool:

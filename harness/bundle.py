@@ -21,7 +21,7 @@ from harness.implementation import KNOWN, load
 from harness.investigate import Investigation
 from harness.ranks import BACKENDS
 from harness.replay_script import script
-from harness.runners import Pools, Runner, Threads
+from harness.runners import Pools, Threads
 from reports.record import plain
 
 OWN = ("harness", "cases", "reference", "ringcp", "reports")
@@ -80,11 +80,11 @@ def ask(case: Case, given: argparse.Namespace) -> dict[str, Any]:
     settings = Settings((given.case,), (given.impl,), (case.world,), None, None, given.device, None, Timing(iters=0),
                         given.seed, given.timeout, Path(), None, False, False, given.in_process, None, given.truth,
                         given.shrink)
-    runner: Runner = Threads() if given.in_process else Pools(given.device)
+    runner = Threads() if given.in_process else Pools(given.device)
     try:
         kind = trials.kind_of(case, given.truth)
         record = runner.run(case, given.impl, settings.timing, given.timeout, kind)
-        trace = runner.calls() if isinstance(runner, Pools) else {}
+        trace = runner.calls()
         Investigation(runner, settings).look(record, case, given.impl)
         about = environment(given.device, runner.backend, runner.threads(case.world))
     finally:

@@ -82,7 +82,7 @@ def compare(answer: Answer, problem: Problem, layout: list[Tensor], numbers: Ver
 
 def compare_numbers(answer: Answer, problem: Problem, layout: list[Tensor]) -> Verdict:
     """The verdict on the tensors of an answer alone."""
-    level = "strict" if problem.case.inputs.poison in ("nan", "inf") else "required"
+    level = "strict" if problem.case.inputs.strict else "required"
     found = budget.judge(answer.tensors, problem.truth, problem.twin, DTYPES[problem.case.dtype],
                          problem.mask.documents(problem.rows), problem.compared)
     deviations = [_deviation(name, found.get(name), problem, layout, level)

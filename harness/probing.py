@@ -182,7 +182,7 @@ def _verdict(answer: Answer, found: dict[str, Difference], posed: Probed, layout
 
 
 def _deviation(name: str, found: Difference | None, posed: Probed, layout: list[Tensor]) -> Deviation:
-    level = "strict" if posed.case.inputs.poison in ("nan", "inf") else "required"
+    level = "strict" if posed.case.inputs.strict else "required"
     if found is None:
         return Deviation(name, compare.REQUIREMENTS[name], None, level=level)
     batch, head, token, *dim = found.index

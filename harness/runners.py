@@ -148,6 +148,10 @@ class Threads:
         told += [f"rank {rank} {stacks.last_call(stacks.of_thread(ident))}" for rank, ident in outcome.stuck.items()]
         return about.entry(Verdict("ERROR", "; ".join(told)), started)
 
+    def calls(self) -> dict[int, list[Call]]:
+        """Nothing: threads make no calls that could be traced."""
+        return {}
+
     def take_turns(self, case: Case, specs: list[str], timing: Timing, limit: float,
                    kind: str) -> list[dict[str, Any]] | None:
         """As for pools; also None where one of them does not run as threads."""
