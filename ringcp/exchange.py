@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -134,13 +135,21 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-@cache
+_gradient_groups: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
+
+
 def _channel_groups(group: Any) -> tuple[Any, Any]:
-    """The process group of each channel. nccl ignores tags, so there gradients get a communicator of their own."""
+    """The process group of each channel. nccl ignores tags, so there gradients get a communicator of their own.
+
+    It is kept no longer than `group`, and nothing here keeps that: gloo's threads end with their last holder, and those
+    that are left when the interpreter ends abort the process.
+    """
     if dist.get_backend(group) != "nccl" or dist.get_world_size(group) == 1:
         return group, group
-    ranks = dist.get_process_group_ranks(group)
-    return group, dist.new_group(ranks, backend="nccl", use_local_synchronization=True)
+    if group not in _gradient_groups:
+        ranks = dist.get_process_group_ranks(group)
+        _gradient_groups[group] = dist.new_group(ranks, backend="nccl", use_local_synchronization=True)
+    return group, _gradient_groups[group]
 
 
 class Mailbox:

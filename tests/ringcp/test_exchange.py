@@ -1,12 +1,15 @@
 """What an exchange counts, and how long ranks in threads wait for each other."""
 
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 import torch
+import torch.distributed as dist
 
-from ringcp.exchange import GRADS, KEYS, InProcess, Mailbox, Receive, Send, Traffic
+from ringcp.exchange import GRADS, KEYS, Distributed, InProcess, Mailbox, Receive, Send, Traffic
 
 
 def message(*shape, dtype=torch.float32):
@@ -22,6 +25,15 @@ def test_traffic_counts_every_byte_and_message():
 
 def test_a_new_exchange_has_counted_nothing():
     assert InProcess(0, Mailbox(1)).traffic == Traffic(bytes=0, messages=0)
+
+
+def test_nothing_keeps_a_group_that_its_owner_destroyed():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    Distributed()
+    group = weakref.ref(dist.group.WORLD)
+    dist.destroy_process_group()
+    gc.collect()
+    assert group() is None
 
 
 def test_channels_are_apart():
