@@ -2,12 +2,33 @@
 that no fault is asked more than it takes."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, zip_longest
+from typing import NamedTuple
 
 from harness.kills import Ask, Bench, Subject
 
 Vector = tuple[str, ...]
-BROAD = 20
+BROAD, SCOUTS, PATIENCE = 20, 4, 100
+
+
+class Group(NamedTuple):
+    """Subjects that had the same verdict wherever all of them were asked.
+
+    tried  names of the asks that all of them were asked
+    quiet  those in which the scouts of a group around this one had the same verdict
+    """
+
+    subjects: tuple[Subject, ...]
+    tried: frozenset[str] = frozenset()
+    quiet: frozenset[str] = frozenset()
+
+
+class Split(NamedTuple):
+    """Groups that may be split further, and subjects that had the same verdict in every trial that was asked."""
+
+    further: list[Group]
+    alike: list[tuple[Subject, ...]]
 
 
 def known(subjects: Sequence[Subject], asked: Sequence[Ask]) -> list[Ask]:
@@ -24,48 +45,65 @@ def vector(subject: Subject, asked: Sequence[Ask], bench: Bench) -> Vector:
     return verdicts
 
 
-def grouped(vectors: Iterable[tuple[Subject, Vector]]) -> list[list[Subject]]:
+def grouped(vectors: Iterable[tuple[Subject, Vector]], asked: Sequence[Ask]) -> list[Group]:
     """Subjects of one vector together, those that are alone left out."""
     groups: dict[Vector, list[Subject]] = defaultdict(list)
     for subject, verdicts in vectors:
         groups[verdicts].append(subject)
-    return [group for group in groups.values() if len(group) > 1]
+    tried = frozenset(ask.name for ask in asked)
+    return [Group(tuple(group), tried) for group in groups.values() if len(group) > 1]
 
 
-def alike(subjects: Sequence[Subject], asked: Sequence[Ask], bench: Bench) -> Iterator[list[Subject]]:
-    """Groups of subjects that have the same verdict in every trial that was asked."""
-    groups: list[tuple[list[Subject], frozenset[str]]] = [(list(subjects), frozenset())]
-    while groups:
-        group, tried = groups.pop()
-        parts = split(group, [ask for ask in asked if ask.name not in tried], bench) if len(group) > 1 else None
-        bench.forget()
-        if parts:
-            used, found = parts
-            groups += [(part, tried | used) for part in found]
-        elif len(group) > 1:
-            yield group
+def split(group: Group, asked: Sequence[Ask], bench: Bench, patience: int = PATIENCE) -> Split:
+    """What a group comes to within `patience` asks.
+
+    A few scouts of a large group are asked first, and the others only where the scouts differ. Scouts that no ask tells
+    apart are alike; one of them goes on with the others.
+    """
+    scouts = group.subjects[::-(-len(group.subjects) // SCOUTS)]
+    order = _order(scouts, [ask for ask in asked if ask.name not in group.tried], group.quiet, bench)
+    agreed = []
+    for ask in order[:patience]:
+        agreed.append(ask.name)
+        if len({bench.verdict(ask, scout.spec) for scout in scouts}) > 1:
+            return Split(_parts(_heard(group, scouts, agreed), ask, bench), [])
+    left = _heard(group, scouts, agreed)
+    if len(order) > patience:
+        return Split([left], [])
+    others = tuple(subject for subject in group.subjects if subject not in scouts[1:])
+    return Split([left._replace(subjects=others)] * (len(others) > 1), [scouts])
 
 
-def split(group: list[Subject], asked: list[Ask], bench: Bench) -> tuple[frozenset[str], list[list[Subject]]] | None:
-    """The names of the asks that were tried and what the last of them split the group into, None when none does."""
-    used = set()
-    for ask in _unlike(group, asked, bench):
-        used.add(ask.name)
-        by_verdict: dict[str, list[Subject]] = defaultdict(list)
-        for subject in group:
-            by_verdict[bench.verdict(ask, subject.spec)].append(subject)
-        if len(by_verdict) > 1:
-            return frozenset(used), list(by_verdict.values())
-    return None
+def _heard(group: Group, scouts: tuple[Subject, ...], agreed: list[str]) -> Group:
+    if scouts == group.subjects:
+        return group._replace(tried=group.tried.union(agreed))
+    return group._replace(quiet=group.quiet.union(agreed))
 
 
-def _unlike(group: list[Subject], asked: list[Ask], bench: Bench) -> list[Ask]:
-    """What is known to show one of the group comes first: the others are likely to pass. Then one ask of each scenario,
-    then another of each: faults that fail the same way differ where something else is asked."""
-    together = Subject("", "", "", tuple(sorted({broken for subject in group for broken in subject.breaks})))
-    firsts, seen = {subject.first for subject in group}, Counter()
+def _parts(group: Group, ask: Ask, bench: Bench) -> list[Group]:
+    parts: dict[str, list[Subject]] = defaultdict(list)
+    for subject in group.subjects:
+        parts[bench.verdict(ask, subject.spec)].append(subject)
+    bench.forget()
+    return [Group(tuple(part), group.tried | {ask.name}, group.quiet) for part in parts.values() if len(part) > 1]
+
+
+def _order(subjects: Sequence[Subject], asked: list[Ask], quiet: frozenset[str], bench: Bench) -> list[Ask]:
+    """What is known to show one of them comes first: the others are likely to pass. Then by turns an ask that tests
+    what they break, where faults that do little differ, and a cheap one, where those pass that do much; of either one
+    ask of each scenario before another of any."""
+    together = Subject("", "", "", tuple(sorted({broken for subject in subjects for broken in subject.breaks})))
+    firsts = {subject.first for subject in subjects}
+    near = _scenarios(bench.ordered(asked, together))
+    cheap = _scenarios(sorted(asked, key=lambda ask: ask.cost))
+    turns = dict.fromkeys(ask for ask in chain(*zip_longest(near, cheap)))
+    return sorted(turns, key=lambda ask: (ask.name in quiet, ask.name not in firsts))
+
+
+def _scenarios(asked: Iterable[Ask]) -> list[Ask]:
+    seen: Counter[str] = Counter()
     turn = {}
-    for ask in bench.ordered(asked, together):
-        turn[ask] = (ask.name not in firsts, seen[ask.case.name])
+    for ask in asked:
+        turn[ask] = seen[ask.case.name]
         seen[ask.case.name] += 1
     return sorted(turn, key=turn.__getitem__)

@@ -1,5 +1,6 @@
 """Crew: processes that work off a list one item at a time; one that dies over an item is replaced, and told of."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -19,49 +20,39 @@ class Hand(NamedTuple):
 
 
 def work(items: Iterable[Any], size: int, job: Callable[[Any], Callable[[Any], Any]], given: Any,
-         lost: Callable[[Any], Any]) -> Iterator[Any]:
+         lost: Callable[[Any], Any], then: Callable[[Any], Iterable[Any]] = lambda result: ()) -> Iterator[Any]:
     """Results as they come. Each process makes its worker once, as `job(given)`; `lost(item)` stands for the result of
-    an item over which a process died."""
-    left, hands = iter(items), []
+    an item over which a process died; `then(result)` gives further items."""
+    left, idle, busy = deque(items), [], []
     try:
-        hands = [hand for hand in (_started(left, job, given) for _ in range(size)) if hand]
-        while hands:
-            ready = wait([hand.connection for hand in hands])
-            for hand in [hand for hand in hands if hand.connection in ready]:
-                hands.remove(hand)
+        while left or busy:
+            while left and len(busy) < size:
+                hand = idle.pop() if idle else _started(job, given)
+                hand.connection.send(left[0])
+                busy.append(hand._replace(item=left.popleft()))
+            ready = wait([hand.connection for hand in busy])
+            for hand in [hand for hand in busy if hand.connection in ready]:
+                busy.remove(hand)
                 try:
                     result = hand.connection.recv()
                 except EOFError:
-                    result, following = lost(hand.item), _started(left, job, given)
+                    result = lost(hand.item)
                 else:
-                    following = _given_more(hand, left)
-                hands += [following] if following else []
+                    idle.append(hand)
+                left.extend(then(result))
                 yield result
     finally:
-        for hand in hands:
+        for hand in busy + idle:
             hand.process.terminate()
 
 
-def _started(left: Iterator[Any], job: Callable, given: Any) -> Hand | None:
-    item = next(left, None)
-    if item is None:
-        return None
+def _started(job: Callable, given: Any) -> Hand:
     mine, theirs = WORLD.Pipe()
     process = WORLD.Process(target=_serve, args=(theirs, job, given))
     with deaf():
         process.start()
     theirs.close()
-    mine.send(item)
-    return Hand(process, mine, item)
-
-
-def _given_more(hand: Hand, left: Iterator[Any]) -> Hand | None:
-    item = next(left, None)
-    if item is None:
-        hand.connection.close()
-        return None
-    hand.connection.send(item)
-    return hand._replace(item=item)
+    return Hand(process, mine, None)
 
 
 def _serve(connection: Connection, job: Callable, given: Any) -> None:

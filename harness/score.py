@@ -2,16 +2,19 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from harness import apart, crew, kills, scorecard
+from harness.apart import Split
 from harness.kills import Ask, Bench, Found, Subject
 from harness.scoring import Settings, parse
 
 PASSED, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 3
+EVERY = 20
 Worker = Callable[[Any], Any]
 
 
@@ -64,36 +67,46 @@ def score(settings: Settings) -> int:
 
 def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -> int:
     """Prints the faults that no case tells apart."""
-    started, count = time.perf_counter(), 0
-    seen = spread(subjects, plan, viewer, lambda subject: (subject, ("lost",)))
-    groups = apart.grouped(paced(seen, len(subjects), "faults have answered", card))
-    split = spread(groups, plan, splitter, lambda group: [group])
-    for alike in paced(split, len(groups), "groups are split", card):
-        for group in alike:
+    started = time.perf_counter()
+    groups = apart.grouped(seen(subjects, plan, card), broad(plan))
+    count, left = 0, len(groups)
+    card.note(f"{left} groups of {', '.join(str(len(group.subjects)) for group in groups)} are split")
+    splits = spread(groups, plan, splitter, lambda group: Split([], [group.subjects]), lambda found: found.further)
+    for number, found in enumerate(splits, 1):
+        left += len(found.further) - 1
+        if number % EVERY == 0:
+            card.note(f"{left} groups left after {number} splits, {time.perf_counter() - started:.0f} s")
+        for alike in found.alike:
             count += 1
-            card.note(f"same verdict everywhere: {', '.join(subject.name for subject in group)}")
+            card.note(f"same verdict everywhere: {', '.join(subject.name for subject in alike)}")
     told = f"{count} groups among them are not told apart, in {time.perf_counter() - started:.1f} s"
     card.note(f"{len(subjects)} faults, {len(plan.asked)} trials each: {told}")
     return FAILED if count else PASSED
 
 
-def paced(seen: Iterator, number: int, words: str, card: scorecard.Scorecard) -> Iterator:
-    """The same, with a line at every tenth of the way."""
-    for count, one in enumerate(seen, 1):
-        if count * 10 // number > (count - 1) * 10 // number:
-            card.note(f"{count} of {number} {words}")
+def seen(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -> Iterator[tuple[Subject, apart.Vector]]:
+    """Subjects with their verdicts in the broad cases, and a line at every tenth of the way."""
+    answers = spread(subjects, plan, viewer, lambda subject: (subject, ("lost",)))
+    for count, one in enumerate(answers, 1):
+        if count * 10 // len(subjects) > (count - 1) * 10 // len(subjects):
+            card.note(f"{count} of {len(subjects)} faults have answered")
         yield one
 
 
+def broad(plan: Plan) -> list[Ask]:
+    """The cases that every fault is asked."""
+    return apart.known(plan.settings.subjects(), plan.asked)
+
+
 def viewer(plan: Plan, bench: Bench) -> Worker:
-    """Gives subjects with their verdicts in all cases that are known to show some fault."""
-    asked = apart.known(plan.settings.subjects(), plan.asked)
+    """Gives subjects with their verdicts in the broad cases."""
+    asked = broad(plan)
     return lambda subject: (subject, apart.vector(subject, asked, bench))
 
 
 def splitter(plan: Plan, bench: Bench) -> Worker:
-    """Gives the groups within a group that nothing splits."""
-    return lambda group: list(apart.alike(group, plan.asked, bench))
+    """Gives what a group is split into."""
+    return lambda group: apart.split(group, plan.asked, bench)
 
 
 def hunter(plan: Plan, bench: Bench) -> Worker:
@@ -106,14 +119,20 @@ def hunted(subjects: list[Subject], plan: Plan) -> Iterator[Found]:
     return spread(subjects, plan, hunter, lambda subject: Found(subject, crashed=True))
 
 
-def spread(items: list, plan: Plan, made: Callable[[Plan, Bench], Worker], lost: Worker) -> Iterator:
-    """What a worker makes of each item, in this process or in several; `lost` of one over which a process died."""
+def spread(items: list, plan: Plan, made: Callable[[Plan, Bench], Worker], lost: Worker,
+           then: Callable[[Any], Iterable[Any]] = lambda result: ()) -> Iterator:
+    """What a worker makes of each item and of those that follow from a result, in this process or in several; `lost` of
+    one over which a process died."""
     if plan.settings.jobs > 1:
-        yield from crew.work(items, plan.settings.jobs, partial(_benched, made), plan, lost)
+        yield from crew.work(items, plan.settings.jobs, partial(_benched, made), plan, lost, then)
         return
-    bench = Bench(plan.settings.limit)
+    bench, left = Bench(plan.settings.limit), deque(items)
+    worker = made(plan, bench)
     try:
-        yield from map(made(plan, bench), items)
+        while left:
+            result = worker(left.popleft())
+            left.extend(then(result))
+            yield result
     finally:
         bench.close()
 
