@@ -1,7 +1,7 @@
 """Blessed results: one file an environment key, `<folder of the key>/blessed.jsonl`, with what a comparison reads."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +94,14 @@ def _read(key: Key, where: Path) -> Results:
     path = place(key, where)
     if path.is_file():
         return record.read(path)
-    known = [(len(environment.changed(found, key)), str(one), environment.changed(found, key))
-             for one in sorted(where.glob(f"*/{NAME}"))
-             if (found := environment.key(record.read(one).header))]
-    near = min(known, default=None, key=lambda item: item[:2])
-    hint = f"the nearest, {near[1]}, differs in " + ", ".join(
-        f"{name}: {old} -> {new}" for name, old, new in near[2]) if near else f"{where} holds none"
-    raise ValueError(f"no baseline for this environment ({environment.folder(key)}); {hint}; make one: ringcheck bless")
+    near = min(_near(key, where), default=None)
+    hint = f"the nearest, {near[1]}, differs in {near[2]}" if near else f"{where} holds none like it"
+    raise ValueError(f"no baseline for this environment ({environment.folder(key)}); {hint}; ringcheck bless makes one")
+
+
+def _near(key: Key, where: Path) -> Iterator[tuple[int, str, str]]:
+    """Baselines of the same device: how many parts differ, folder, and which."""
+    for path in sorted(where.glob(f"*/{NAME}")):
+        parts = environment.changed(environment.key(record.read(path).header), key)
+        if all(part[0] not in ("device", "environment") for part in parts):
+            yield len(parts), path.parent.name, ", ".join(f"{name}: {old} -> {new}" for name, old, new in parts)

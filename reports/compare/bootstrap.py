@@ -11,13 +11,14 @@ logarithm of a ratio between runs of one program, is a normal law on top of the 
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from statistics import median
 
 RARE = 1e-9
 ATOMS = 48
+FINE = 4
 LARGE = 400
 Law = tuple[tuple[float, float], ...]
 
@@ -48,9 +49,9 @@ class Ratio:
 
     @cached_property
     def _law(self) -> Law:
-        """Differences of both logarithms with their probabilities."""
+        """Differences of both logarithms with their probabilities, those together that scatter does not tell apart."""
         old, new = (_law_of(_logs(values), m) for values, m in zip((self.old, self.new), self.counted, strict=True))
-        return tuple((y - x, v * w) for x, v in old for y, w in new)
+        return _merged(((y - x, v * w) for x, v in old for y, w in new), self.scatter / FINE)
 
     def _tail(self, at: float, side: int) -> float:
         """Probability of at most `at` (side 1) or of at least `at` (side -1)."""
@@ -58,11 +59,11 @@ class Ratio:
         return math.fsum(w * math.erfc((x - at) * scale) for x, w in self._law) / 2
 
     def _bound(self, share: float, side: int) -> float:
-        """Where `share` lies beyond, to 1e-6, rounded outwards."""
+        """Where `share` lies beyond, to 1e-5, rounded outwards."""
         values = [x for x, _ in self._law]
         inner, outer = (max(values), min(values)) if side == 1 else (min(values), max(values))
         inner, outer = inner + side * 9 * self.scatter, outer - side * 9 * self.scatter
-        while abs(inner - outer) > 1e-6:
+        while abs(inner - outer) > 1e-5:
             half = (inner + outer) / 2
             inner, outer = (inner, half) if self._tail(half, side) <= share else (half, outer)
         return outer
@@ -81,16 +82,18 @@ def count(samples: int, correlation: float) -> int:
 def correlation(series: Sequence[Sequence[float]]) -> float:
     """Lag-1 correlation of the ranks that samples have in their own series, pooled over all series; 0 to 0.9.
 
-    Ranks, since one very long iteration hides how alike the others are. Ranks of n independent samples correlate by
-    -1/n, which is given back.
+    Ranks, since one very long iteration hides how alike the others are. In n samples about their own mean r is seen as
+    r - (1 + 3 r)/n (Kendall 1954), which is given back. Fewer than four samples tell nothing.
     """
     along = whole = bias = 0.0
     for samples in series:
+        if len(samples) < 4:
+            continue
         centred, n = _ranks(samples), len(samples)
         squares = math.fsum(x * x for x in centred)
         along += math.fsum(x * y for x, y in zip(centred, centred[1:]))
-        whole, bias = whole + squares, bias + squares / max(n, 1)
-    return min(0.9, max(0.0, (along + bias) / whole)) if whole else 0.0
+        whole, bias = whole + squares, bias + squares / n
+    return min(0.9, max(0.0, (along + bias) / (whole - 3 * bias))) if whole else 0.0
 
 
 def spread(values: Sequence[float]) -> float:
@@ -137,6 +140,15 @@ def _law_of(logs: Sequence[float], m: int) -> Law:
     merged = [(math.fsum(w for _, w in part), part) for part in parts]
     whole = math.fsum(w for w, _ in merged)
     return tuple((math.fsum(x * w for x, w in part) / weight, weight / whole) for weight, part in merged)
+
+
+def _merged(law: Iterable[tuple[float, float]], width: float) -> Law:
+    """Values of one cell of this width as their mean; cells lie alike on both sides of 0."""
+    cells: dict[int, list[tuple[float, float]]] = {}
+    for x, w in law:
+        cells.setdefault(round(x / width), []).append((x, w))
+    weights = {cell: math.fsum(w for _, w in held) for cell, held in cells.items()}
+    return tuple((math.fsum(x * w for x, w in held) / weights[cell], weights[cell]) for cell, held in cells.items())
 
 
 @lru_cache(maxsize=512)

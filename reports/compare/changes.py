@@ -119,7 +119,7 @@ def counts(old: Taken, new: Taken, slack: float = 0.0) -> Iterator[Row]:
     if parts & {*environment.OF_COUNTS, "environment"} or old.kind != new.kind:
         return
     measured = old.trial.get("measurement") and new.trial.get("measurement")
-    source = "measurement" if measured and _both(old, new, "measurement") else "traffic"
+    source = next((name for name in ("measurement", "traffic") if _both(old, new, name)), "measurement")
     told: set[str] = set()
     for one in COUNTS:
         if (one.portable or not parts and measured and _together(one, old, new)) and (

@@ -11,7 +11,8 @@ from reports.compare.times import Noise
 from reports.record import Results
 
 HEAD = ("state", "metric", "case", "implementation", "old", "new", "ratio", "interval", "note")
-LONG = 120
+LONG = 1000
+CELL = 160
 UPRIGHT = (4, 5, 6)
 """Columns of numbers, aligned at their right end."""
 MARK = "<!-- ringcheck compare -->"
@@ -106,7 +107,7 @@ def cells(row: Row, stands_for: int = 1) -> list[str]:
     where = [row.case, row.implementation] if stands_for == 1 else [f"{stands_for} trials", ""]
     state = row.state.upper() if row.state in REGRESSIONS else row.state
     parts = [state, row.metric, *where, number(row.old), number(row.new), ratio, interval, row.note]
-    return [visible(part) for part in parts]
+    return [visible(part, CELL) for part in parts]
 
 
 def number(value: object) -> str:
@@ -118,10 +119,11 @@ def number(value: object) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:.4g}"
 
 
-def visible(text: str) -> str:
-    """One short line that a terminal shows as it is: what cannot be printed is written as its code."""
-    safe = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:4 * LONG])
-    return safe if len(safe) <= 2 * LONG else f"{safe[:2 * LONG]}..."
+def visible(text: str, most: int = LONG) -> str:
+    """One line of at most so many characters that a terminal shows as it is: what cannot be printed is written as its
+    code."""
+    safe = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:most + 1])
+    return safe if len(safe) <= most else f"{safe[:most]}..."
 
 
 def _side(files: Sequence[Results]) -> str:
