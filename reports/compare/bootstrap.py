@@ -85,15 +85,15 @@ def correlation(series: Sequence[Sequence[float]]) -> float:
     Ranks, since one very long iteration hides how alike the others are. In n samples about their own mean r is seen as
     r - (1 + 3 r)/n (Kendall 1954), which is given back. Fewer than four samples tell nothing.
     """
-    along = whole = bias = 0.0
+    along, whole, bias = [], [], []
     for samples in series:
-        if len(samples) < 4:
-            continue
-        centred, n = _ranks(samples), len(samples)
-        squares = math.fsum(x * x for x in centred)
-        along += math.fsum(x * y for x, y in zip(centred, centred[1:]))
-        whole, bias = whole + squares, bias + squares / n
-    return min(0.9, max(0.0, (along + bias) / (whole - 3 * bias))) if whole else 0.0
+        if len(samples) >= 4:
+            centred = _ranks(samples)
+            whole.append(math.fsum(x * x for x in centred))
+            along.append(math.fsum(x * y for x, y in zip(centred, centred[1:])))
+            bias.append(whole[-1] / len(samples))
+    seen, given = math.fsum(along) + math.fsum(bias), math.fsum(whole) - 3 * math.fsum(bias)
+    return min(0.9, max(0.0, seen / given)) if given else 0.0
 
 
 def spread(values: Sequence[float]) -> float:

@@ -59,16 +59,17 @@ def taken(results: Sequence[Results]) -> list[Taken]:
 
 
 def pairs(old: Iterable[Taken], new: Iterable[Taken]) -> list[Pair]:
-    """Trials of one name together: of equal device and seed first, what is left of it in order."""
+    """Trials of one name together: of equal device and seed first, then what is left of it. The order of the trials
+    does not matter."""
     named: dict[tuple[str, str], tuple[dict, dict]] = defaultdict(lambda: ({}, {}))
     for side, trials in enumerate((old, new)):
         for one in trials:
             named[one.name][side][one.kind] = one
     found: list[Pair] = []
     for _, (before, after) in sorted(named.items()):
-        both = [kind for kind in before if kind in after]
+        both = sorted((kind for kind in before if kind in after), key=repr)
         found += [(before.pop(kind), after.pop(kind)) for kind in both]
-        left, right = list(before.values()), list(after.values())
+        left, right = ([side[kind] for kind in sorted(side, key=repr)] for side in (before, after))
         size = max(len(left), len(right))
         found += zip(left + [None] * (size - len(left)), right + [None] * (size - len(right)), strict=True)
     return found

@@ -168,7 +168,7 @@ NUMBERS = st.one_of(st.none(), st.lists(st.integers(0, 5), min_size=2, max_size=
 def trials(draw):
     made = timed(f"packed/{draw(st.sampled_from('abcd'))}", draw(TIMES) or [], draw(TIMES), verdict=draw(VERDICTS))
     made["measurement"] |= {name: draw(NUMBERS) for name in ("bytes_sent", "messages", "peak_bytes", "extra_bytes")}
-    made["work"]["area_by_rank"] = draw(NUMBERS)
+    made["work"]["area_by_rank"], made["picture"] = draw(NUMBERS), None
     made["case"]["digest"] = draw(st.sampled_from(["0", "0", "1"]))
     made["implementation"]["device"] = draw(st.sampled_from(["cpu", "cpu", "cuda"]))
     made["deviations"] = [{"tensor": "out", "level": "strict", "ratio": draw(st.sampled_from([0.5, math.nan, 3]))}]
