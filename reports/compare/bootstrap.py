@@ -45,7 +45,7 @@ class Ratio:
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """What resamples leave at most alpha/2 below and above."""
-        return math.exp(self._bound(alpha / 2, 1)), math.exp(self._bound(alpha / 2, -1))
+        return grown(self._bound(alpha / 2, 1)), grown(self._bound(alpha / 2, -1))
 
     @cached_property
     def _law(self) -> Law:
@@ -67,6 +67,11 @@ class Ratio:
             half = (inner + outer) / 2
             inner, outer = (inner, half) if self._tail(half, side) <= share else (half, outer)
         return outer
+
+
+def grown(log: float) -> float:
+    """The ratio of a logarithm, as far as a float goes."""
+    return math.exp(min(log, 700.0))
 
 
 def fewest(old: int, new: int) -> float:

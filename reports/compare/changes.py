@@ -138,7 +138,8 @@ def _count(one: Count, before: float | None, after: float | None, new: Taken, sl
     if before == after or not one.portable and max(before, after) <= min(before, after) * (1 + slack):
         return None
     ratio = after / before if before else None
-    return Row(one.more if after > before else one.fewer, *new.name, one.metric, before, after, ratio)
+    told = (int(x) if float(x).is_integer() else x for x in (before, after))
+    return Row(one.more if after > before else one.fewer, *new.name, one.metric, *told, ratio)
 
 
 def remarks(old: Taken, new: Taken) -> str:
@@ -196,4 +197,4 @@ def sound(trial: Trial, source: str, name: str) -> list[float]:
 
 def _summed(trial: Trial, source: str, name: str) -> float | None:
     values = sound(trial, source, name)
-    return sum(values) if values else None
+    return math.fsum(values) if values else None

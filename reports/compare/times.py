@@ -13,6 +13,8 @@ from reports.compare.states import Row
 METRICS = (("step ms", "step_s"), ("forward ms", "forward_s"))
 FLOOR = 0.01
 """Least scatter between two runs of one program, and what is taken where too few trials tell it."""
+LEAST = 1e-12
+"""Seconds that no clock shows."""
 ENOUGH = 10
 """So many trials tell how far two runs scatter; fewer are held to FLOOR."""
 
@@ -74,7 +76,7 @@ def compare(pairs: Sequence[Pair], threshold: float, confidence: float) -> Times
 
 
 def _samples(pair: Pair, metric: str, name: str) -> Samples:
-    sides = (tuple(x for x in changes.sound(one.trial, "measurement", name) if x > 0) for one in pair)
+    sides = (tuple(x for x in changes.sound(one.trial, "measurement", name) if x > LEAST) for one in pair)
     return Samples(pair, metric, *sides)
 
 
@@ -115,8 +117,8 @@ def _noise(samples: Sequence[Samples], level: float) -> Noise:
     correlation, scatter, square = _measured(samples)
     logs = [one.log for one in samples if _timed(one)]
     far = NormalDist().inv_cdf(1 - level / 2) * math.sqrt(scatter**2 + square)
-    return Noise(samples[0].metric, len(logs), correlation, scatter, math.exp(median(logs)), math.exp(far),
-                 len(logs) >= ENOUGH)
+    shift, shows = bootstrap.grown(median(logs)), bootstrap.grown(far)
+    return Noise(samples[0].metric, len(logs), correlation, scatter, shift, shows, len(logs) >= ENOUGH)
 
 
 def _row(one: Samples, ratio: Ratio | None, level: float, rate: float, threshold: float) -> Row | None:
@@ -142,5 +144,5 @@ def _row(one: Samples, ratio: Ratio | None, level: float, rate: float, threshold
 
 def _told(one: Samples, state: str, interval: tuple[float, float] | None, note: str) -> Row:
     old, new = (median(x) * 1e3 if x else None for x in (one.old, one.new))
-    ratio = math.exp(one.log) if _timed(one) else None
+    ratio = bootstrap.grown(one.log) if _timed(one) else None
     return Row(state, *one.pair[1].name, one.metric, old, new, ratio, *(interval or (None, None)), note)

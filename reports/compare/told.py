@@ -1,6 +1,7 @@
 """A comparison in words: a text table, Markdown, JSON. Text of records is shown as text, whatever it holds."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -71,8 +72,8 @@ def preface(comparison: Comparison) -> list[str]:
     """What was compared, under which rule, and how noisy it was."""
     rule = comparison.rule
     lines = [f"{name}  {_side(files)}" for name, files in (("OLD", comparison.old), ("NEW", comparison.new))]
-    lines.append(f"{comparison.compared} trials on both sides; slower: from {rule.threshold:.3g} over 1 on, and an "
-                 f"interval above 1")
+    lines.append(f"{comparison.compared} trials on both sides; slower means a ratio of {1 + rule.threshold:.4g} "
+                 f"or more whose interval lies above 1")
     lines += [f"environment  {name}: {old} -> {new}" for name, old, new in comparison.changed]
     if comparison.tested:
         lines.append(f"{comparison.tested} times tested, each with an interval of {1 - comparison.level:.4%}, so that "
@@ -116,7 +117,9 @@ def number(value: object) -> str:
         return "-"
     if not isinstance(value, (int, float)):
         return str(value)
-    return f"{value:,.0f}" if value == int(value) else f"{value:.4g}"
+    if not math.isfinite(value) or isinstance(value, int) or value.is_integer() and value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.4g}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
 def visible(text: str, most: int = LONG) -> str:

@@ -1,6 +1,8 @@
 """`ringcheck compare` and `ringcheck bless` as commands: exit codes, files, baselines, what they print."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -176,6 +178,14 @@ def test_the_console_script_knows_both_commands(sides, tmp_path, capsys):
     assert cli.answer(["compare", *sides]) == 1 and cli.answer(["compare", sides[0]]) == 2
     assert cli.answer(["bless", sides[0], "--baselines", str(tmp_path / "kept")]) == 0
     assert cli.answer(["compare", "--baseline", sides[0], "--baselines", str(tmp_path / "kept")]) == 0
+
+
+def test_a_comparison_needs_nothing_but_the_standard_library():
+    code = ("import sys, reports.bless, reports.compare.command\n"
+            "print(sorted({'torch', 'numpy', 'jinja2', 'cases', 'harness'} & {m.split('.')[0] for m in sys.modules}))")
+    ended = subprocess.run([sys.executable, "-c", code], cwd=baselines.HERE.parents[1], text=True, capture_output=True,
+                           timeout=60)
+    assert ended.stdout == "[]\n", ended.stderr
 
 
 def blessed(capsys, tmp_path, *words):

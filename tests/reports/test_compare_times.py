@@ -86,6 +86,13 @@ def test_samples_that_are_no_times_are_left_out():
     old = side([timed("packed/a", [0.01, 0.0, -1.0, math.nan, math.inf, 10**400, 0.01])])
     new = side([timed("packed/a", [])])
     rows = comparison.compare(old, new).rows
-    assert rows[0].old == 10 and rows[0].new is None and rows[0].note == "no samples of NEW"
+    assert rows[0].old == pytest.approx(10) and rows[0].new is None and rows[0].note == "no samples of NEW"
     plain = side([changed(timed("packed/a", []), "measurement", None)])
     assert [row.state for row in comparison.compare(plain, plain).rows] == ["same"]
+
+
+def test_times_beyond_all_reason_are_told_and_end_nothing():
+    generator = random.Random(9)
+    wild = [side([timed(f"packed/{n}", [10.0 ** generator.uniform(-400, 308) for _ in range(6)]) for n in range(12)])
+            for _ in range(2)]
+    assert told.text(comparison.compare(*wild), every=True) and told.as_json(comparison.compare(*wild))
