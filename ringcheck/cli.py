@@ -8,7 +8,8 @@ import sys
 from ringcheck import ROOT, __version__, own
 
 COMMANDS = {"build": "reports.build", "summary": "reports.summary", "serve": "harness.serve",
-            "bundle": "harness.bundle", "score": "harness.score"}
+            "bundle": "harness.bundle", "score": "harness.score",
+            "compare": "reports.compare.command", "bless": "reports.bless"}
 
 
 class Unwritable(Exception):

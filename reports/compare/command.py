@@ -1,0 +1,136 @@
+"""`ringcheck compare OLD NEW`: arguments -> what changed -> exit code."""
+
+import argparse
+import inspect
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from reports import build, keep
+from reports.compare import baselines, comparison, told
+from reports.compare.comparison import Comparison, Rule
+from reports.compare.states import ABSENT, REGRESSIONS
+from reports.record import Results
+
+JSON = b'{\n "kind": "comparison"'
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0: nothing regressed, 1: something did, 2 with one line on stderr: bad usage, an unreadable file, or
+    nothing to compare."""
+    options = parsed(arguments)
+    try:
+        old, new = _sides(options)
+        _check_targets(options, [one.path for one in old + new])
+        found = comparison.compare(old, new, _rule(options))
+        _write(options, found)
+    except ValueError as error:
+        print(f"ringcheck compare: {told.visible(str(error))}", file=sys.stderr)
+        return 2
+    print(told.text(found, options.all))
+    return 1 if found.regressed else 0
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """Options of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="ringcheck compare", description="What changed between two results: what broke, what is slower or faster "
+        "beyond doubt, what sends more. Exit code 1 when something regressed.",
+        usage="ringcheck compare OLD NEW | --old FILE... --new FILE... | --baseline NEW...")
+    add = parser.add_argument
+    add("paths", nargs="*", metavar="OLD NEW", help="results files, or folders of them; the latest record counts")
+    add("--old", nargs="+", default=[], metavar="FILE", help="several files of one side")
+    add("--new", nargs="+", default=[], metavar="FILE")
+    add("--baseline", action="store_true", help="OLD is the blessed baseline of NEW's environment")
+    add("--baselines", default=str(baselines.HERE), metavar="DIR", help="where they are")
+    add("--threshold", type=_share, default=0.05, metavar="SHARE", help="least change of a time, 0.05 or 5%%")
+    add("--confidence", type=float, default=0.95, metavar="SHARE",
+        help="1 less the share of false alarms among the times told slower or faster")
+    add("--memory-threshold", type=_share, default=0.0, metavar="SHARE", help="by how much memory may grow")
+    add("--allow", action="append", default=[], choices=REGRESSIONS[1:], metavar="STATE",
+        help=f"tell it, but exit 0: {', '.join(REGRESSIONS[1:])}")
+    add("--allow-missing", action="store_true", help=f"the same as --allow {' --allow '.join(ABSENT)}")
+    add("--all", action="store_true", help="also rows that say that nothing changed")
+    add("--json", metavar="FILE", help="every row as JSON")
+    add("--markdown", metavar="FILE", help="for a job summary")
+    add("--report", metavar="FILE.html", help="the page of NEW with these regressions")
+    options = parser.parse_args(arguments)
+    _check(options, parser.error)
+    return options
+
+
+def _check(options: argparse.Namespace, fail: Callable[[str], None]) -> None:
+    """Names the first option that does not fit."""
+    if not 0 < options.confidence < 1:
+        fail(f"--confidence {options.confidence} is not between 0 and 1")
+    if options.baseline:
+        if options.old or bool(options.paths) == bool(options.new):
+            fail("--baseline takes NEW alone")
+    elif options.old or options.new:
+        if options.paths or not (options.old and options.new):
+            fail("--old and --new go together, and take the place of OLD NEW")
+    elif len(options.paths) != 2:
+        fail("name OLD and NEW, or --baseline and NEW; several files of one side go behind --old and --new")
+
+
+def _share(word: str) -> float:
+    value = float(word[:-1]) / 100 if word.endswith("%") else float(word)
+    if not (value >= 0 and math.isfinite(value)):
+        raise ValueError(word)
+    return value
+
+
+_share.__name__ = "share"
+
+
+def _sides(options: argparse.Namespace) -> tuple[list[Results], list[Results]]:
+    if options.baseline:
+        new = comparison.read(options.new or options.paths)
+        return baselines.of(new, Path(options.baselines)), new
+    old, new = (options.old, options.new) if options.old else ([options.paths[0]], [options.paths[1]])
+    return comparison.read(old), comparison.read(new)
+
+
+def _rule(options: argparse.Namespace) -> Rule:
+    allowed = {*options.allow, *(ABSENT if options.allow_missing else ())}
+    return Rule(options.threshold, options.confidence, options.memory_threshold, frozenset(allowed))
+
+
+def _check_targets(options: argparse.Namespace, inputs: list[str]) -> None:
+    """Raises ValueError for a place where something else lies than an earlier comparison."""
+    for target, begins in ((options.json, JSON), (options.markdown, told.MARK.encode())):
+        if not target:
+            continue
+        path = Path(target)
+        if any(keep.same(path, one) for one in inputs):
+            raise ValueError(f"{target} would overwrite a file that is compared")
+        try:
+            head = path.read_bytes()[:len(begins)] if path.is_file() else b""
+        except OSError as error:
+            raise ValueError(f"{target} cannot be read: {error.strerror or error}") from error
+        if head.strip() and head != begins:
+            raise ValueError(f"{target} would overwrite a file that is no comparison")
+    if options.report:
+        if "regressions" not in inspect.signature(build.page).parameters:
+            raise ValueError("--report: this version's page shows no comparison")
+        keep.check_page(options.report, inputs)
+
+
+def _write(options: argparse.Namespace, found: Comparison) -> None:
+    makers = ((options.json, told.as_json), (options.markdown, told.markdown), (options.report, _page))
+    for target, make in makers:
+        if target:
+            try:
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+                keep.write_whole(Path(target), make(found))
+            except OSError as error:
+                raise ValueError(f"{target} cannot be written: {error.strerror or error}") from error
+
+
+def _page(found: Comparison) -> str:
+    return build.page(found.new, regressions=comparison.shown(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

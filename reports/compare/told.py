@@ -1,0 +1,153 @@
+"""A comparison in words: a text table, Markdown, JSON. Text of records is shown as text, whatever it holds."""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from reports import record, view
+from reports.compare.comparison import Comparison
+from reports.compare.states import QUIET, REGRESSIONS, Row
+from reports.compare.times import Noise
+from reports.record import Results
+
+HEAD = ("state", "metric", "case", "implementation", "old", "new", "ratio", "interval", "note")
+LONG = 1000
+CELL = 160
+UPRIGHT = (4, 5, 6)
+"""Columns of numbers, aligned at their right end."""
+MARK = "<!-- ringcheck compare -->"
+UNSTEADY = 0.1
+LINES = 500
+"""Rows of a Markdown table; the rest is counted."""
+
+
+def text(comparison: Comparison, every: bool = False) -> str:
+    """Lines about what was compared, the table worst first, and the sum. `every`: also what is insignificant or the
+    same."""
+    table = [HEAD, *(cells(row, shown) for row, shown in folded(comparison.rows, every))]
+    widths = [max(len(line[column]) for line in table) for column in range(len(HEAD))]
+
+    def line(parts: Sequence[str]) -> str:
+        put = [f"{part:>{width}}" if column in UPRIGHT else f"{part:<{width}}"
+               for column, (part, width) in enumerate(zip(parts, widths))]
+        return "  ".join(put).rstrip()
+
+    lines = [f"# {one}" for one in [*preface(comparison), *warnings(comparison)]]
+    lines += [f"# {line(HEAD)}", *(f"  {line(one)}" for one in table[1:])] if table[1:] else []
+    return "\n".join([*lines, f"# {visible(comparison.total)}"])
+
+
+def markdown(comparison: Comparison) -> str:
+    """The same for a job summary: at most LINES rows, the sum first."""
+    found = folded(comparison.rows)
+    lines = [MARK, f"**{_escaped(comparison.total)}**", ""]
+    if found:
+        lines += [f"| {' | '.join(HEAD)} |", "|" + "---|" * 4 + "---:|" * 3 + "---|" * 2]
+        lines += [f"| {' | '.join(map(_escaped, cells(*one)))} |" for one in found[:LINES]]
+    if len(found) > LINES:
+        lines += ["", f"and {len(found) - LINES} more rows"]
+    lines += ["", *(f"- {_escaped(one)}" for one in [*preface(comparison), *warnings(comparison)])]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(comparison: Comparison) -> str:
+    """All rows, every one, with their notes; one object of kind "comparison", no NaN."""
+    rule = comparison.rule
+    told = {
+        "kind": "comparison", "schema": 1,
+        "old": [one.path for one in comparison.old], "new": [one.path for one in comparison.new],
+        "total": comparison.total, "regressed": comparison.regressed, "counts": comparison.counts,
+        "rule": {"threshold": rule.threshold, "confidence": rule.confidence, "memory": rule.memory,
+                 "allowed": sorted(rule.allowed)},
+        "environment": [dict(zip(("part", "old", "new"), part)) for part in comparison.changed],
+        "times": {"tested": comparison.tested, "level": comparison.level,
+                  "noise": [dict(vars(one)) for one in comparison.noise]},
+        "rows": [row.plain | {"note": row.note} for row in comparison.rows],
+    }
+    return json.dumps(record.plain(told), allow_nan=False, indent=1) + "\n"
+
+
+def preface(comparison: Comparison) -> list[str]:
+    """What was compared, under which rule, and how noisy it was."""
+    rule = comparison.rule
+    lines = [f"{name}  {_side(files)}" for name, files in (("OLD", comparison.old), ("NEW", comparison.new))]
+    lines.append(f"{comparison.compared} trials on both sides; slower means a ratio of {1 + rule.threshold:.4g} "
+                 f"or more whose interval lies above 1")
+    lines += [f"environment  {name}: {old} -> {new}" for name, old, new in comparison.changed]
+    if comparison.tested:
+        lines.append(f"{comparison.tested} times tested, each with an interval of {1 - comparison.level:.4%}, so that "
+                     f"at most {1 - rule.confidence:.3g} of those told slower or faster are expected to be false")
+    lines += [_noisy(one) for one in comparison.noise]
+    return [visible(line) for line in lines]
+
+
+def warnings(comparison: Comparison) -> list[str]:
+    """What is missing of either side."""
+    found = []
+    for name, files in (("OLD", comparison.old), ("NEW", comparison.new)):
+        found += [f"{name} {one.path} is not whole: {one}" for one in view.cuts(files)]
+        found += [f"{name} warning {warning}" for results in files for warning in results.warnings]
+    return [visible(line) for line in found]
+
+
+def folded(rows: Iterable[Row], every: bool = False) -> list[tuple[Row, int]]:
+    """Rows with the number of trials that each stands for: another environment is told once."""
+    found: dict[tuple, list] = {}
+    for number, row in enumerate(rows):
+        if every or row.state not in QUIET:
+            same = row.metric == "environment" and not every
+            found.setdefault((row.old, row.new) if same else (number,), [row, 0])[1] += 1
+    return [(row, count) for row, count in found.values()]
+
+
+def cells(row: Row, stands_for: int = 1) -> list[str]:
+    """A row as text."""
+    ratio = "" if row.ratio is None else f"{row.ratio:.3f}"
+    interval = "" if row.low is None or row.high is None else f"{row.low:.3f} to {row.high:.3f}"
+    where = [row.case, row.implementation] if stands_for == 1 else [f"{stands_for} trials", ""]
+    state = row.state.upper() if row.state in REGRESSIONS else row.state
+    parts = [state, row.metric, *where, number(row.old), number(row.new), ratio, interval, row.note]
+    return [visible(part, CELL) for part in parts]
+
+
+def number(value: object) -> str:
+    """A number of a row: whole ones with their thousands apart."""
+    if value is None:
+        return "-"
+    if not isinstance(value, (int, float)):
+        return str(value)
+    if not math.isfinite(value) or isinstance(value, int) or value.is_integer() and value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+
+
+def visible(text: str, most: int = LONG) -> str:
+    """One line of at most so many characters that a terminal shows as it is: what cannot be printed is written as its
+    code."""
+    safe = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:most + 1])
+    return safe if len(safe) <= most else f"{safe[:most]}..."
+
+
+def _side(files: Sequence[Results]) -> str:
+    named = view.few([one.path for one in files])
+    runs = [run.header for one in files for run in one.runs]
+    last = max(runs, key=lambda header: header.get("time") or "")
+    commit = (last.get("environment") or {}).get("commit")
+    return "  ".join(filter(None, [named, last.get("time"), f"commit {commit}" if commit else ""]))
+
+
+def _noisy(noise: Noise) -> str:
+    told = f"{noise.metric}: all {noise.trials} trials together {noise.shift:.3f}"
+    if not noise.known:
+        return f"{told}; too few trials to tell how far runs scatter, taken as {noise.scatter:.1%}"
+    alike = " and ".join(f"{one:.2f}" for one in noise.correlation)
+    steady = "" if noise.scatter <= UNSTEADY else "; not steady: an idle machine and more iterations tell more"
+    return (f"{told}; runs scatter by {noise.scatter:.1%}, neighbouring iterations correlate by {alike}: "
+            f"one trial is told from a ratio of about {noise.shows:.2f} on{steady}")
+
+
+def _escaped(text: str) -> str:
+    """Text that Markdown leaves as it is."""
+    plain = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)

@@ -1,0 +1,98 @@
+"""How often a comparison of times is wrong: the same program twice on noisy machines, and a change that is there."""
+
+import math
+import random
+
+import pytest
+
+from reports.compare import comparison, told
+from reports.compare.comparison import Rule
+from tests.reports.compared import changed, noisy, side, timed
+
+NIGHTS = 20
+TRIALS = 40
+
+
+def run_of(generator, planted=None, n=20, noise=0.04, along=0.0, between=0.0, shift=1.0, trials=TRIALS):
+    """One night: each trial off by as much as runs lie apart; `planted` maps a trial to how much longer it takes."""
+    made = []
+    for index in range(trials):
+        centre = 0.01 * shift * math.exp(generator.gauss(0, between / math.sqrt(2))) * (planted or {}).get(index, 1.0)
+        step = noisy(generator, centre, n, noise, along)
+        made.append(timed(f"packed/case{index}", step, [x / 3 for x in step]))
+    return side(made)
+
+
+def told_of(old, new, state, **rule):
+    return [row for row in comparison.compare(old, new, Rule(**rule)).rows if row.state == state]
+
+
+@pytest.mark.parametrize("machine", [
+    {}, {"n": 10}, {"along": 0.5}, {"between": 0.05, "along": 0.3}, {"noise": 0.2, "between": 0.4},
+], ids=["idle", "ten", "correlated", "runs-apart", "busy"])
+def test_the_same_program_twice_is_slower_in_at_most_one_night_of_ten(machine):
+    """1,600 step and forward times a machine are tested; the rate asked for is 0.05 of nights."""
+    generator = random.Random(11)
+    nights = [told_of(run_of(generator, **machine), run_of(generator, **machine), "slower") for _ in range(NIGHTS)]
+    assert sum(map(bool, nights)) <= NIGHTS / 10
+
+
+def test_without_what_runs_lie_apart_the_busy_machine_gives_false_alarms(monkeypatch):
+    """So that the test above can fail."""
+    monkeypatch.setattr("reports.compare.times.ENOUGH", 10**9)
+    generator, busy = random.Random(11), {"noise": 0.2, "between": 0.4}
+    nights = [told_of(run_of(generator, **busy), run_of(generator, **busy), "slower") for _ in range(5)]
+    assert all(nights)
+
+
+def test_ten_per_cent_at_four_per_cent_of_noise_and_twenty_samples_is_found():
+    generator, found = random.Random(3), 0
+    for _ in range(NIGHTS):
+        rows = told_of(run_of(generator), run_of(generator, {5: 1.10}), "slower")
+        assert {row.case.split("-")[0] for row in rows} <= {"packed/case5"}
+        found += any(row.case.startswith("packed/case5-") for row in rows)
+    assert found >= 0.7 * NIGHTS
+    rows = told_of(run_of(generator), run_of(generator, {5: 1.2}), "slower")
+    assert {row.metric for row in rows} == {"step ms", "forward ms"} and all(1 < row.low < row.ratio for row in rows)
+
+
+def test_a_change_to_half_of_all_trials_does_not_pass_for_noise():
+    generator = random.Random(4)
+    planted = dict.fromkeys(range(TRIALS // 2 - 1), 1.3)
+    found = comparison.compare(run_of(generator), run_of(generator, planted))
+    assert found.counts["slower"] >= TRIALS // 2 - 3 and found.regressed
+
+
+def test_everything_slower_by_as_much_is_slower_and_told_as_one_shift():
+    generator = random.Random(6)
+    found = comparison.compare(run_of(generator), run_of(generator, shift=1.25))
+    assert found.counts["slower"] == TRIALS and "all 40 trials together 1.2" in told.text(found)
+
+
+def test_small_changes_and_few_samples_are_insignificant_and_say_why():
+    generator = random.Random(8)
+    old = run_of(generator, noise=0.001, trials=2)
+    new = run_of(generator, {0: 1.03}, noise=0.001, trials=2)
+    rows = told_of(old, new, "insignificant")
+    assert len(rows) == 4 and all("within 0.05 of 1" in row.note for row in rows) and rows[0].low is not None
+    assert len(told_of(old, new, "slower", threshold=0.01)) == 2
+    few = [side([timed("packed/a", [0.01 * factor] * 3)]) for factor in (1, 5)]
+    rows = told_of(*few, "insignificant")
+    assert [row.note for row in rows] == ["too few samples: 3 and 3"] * 2
+    assert rows[0].ratio == pytest.approx(5) and rows[0].low is None
+
+
+def test_samples_that_are_no_times_are_left_out():
+    old = side([timed("packed/a", [0.01, 0.0, -1.0, math.nan, math.inf, 10**400, 0.01])])
+    new = side([timed("packed/a", [])])
+    rows = comparison.compare(old, new).rows
+    assert rows[0].old == pytest.approx(10) and rows[0].new is None and rows[0].note == "no samples of NEW"
+    plain = side([changed(timed("packed/a", []), "measurement", None)])
+    assert [row.state for row in comparison.compare(plain, plain).rows] == ["same"]
+
+
+def test_times_beyond_all_reason_are_told_and_end_nothing():
+    generator = random.Random(9)
+    wild = [side([timed(f"packed/{n}", [10.0 ** generator.uniform(-400, 308) for _ in range(6)]) for n in range(12)])
+            for _ in range(2)]
+    assert told.text(comparison.compare(*wild), every=True) and told.as_json(comparison.compare(*wild))
