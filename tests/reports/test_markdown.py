@@ -36,7 +36,7 @@ def test_failures_come_first_and_every_table_has_as_many_cells_as_heads(results_
 
 
 def test_a_summary_keeps_its_size_by_whole_rows_and_counts_what_is_left_out(results_file, trial):
-    trials = [trial(f"packed/n{n}", verdict="FAIL" if n % 2 else "PASS", diagnosis=WRONG if n % 2 else None)
+    trials = [trial(f"packed/n{n}", size=2, verdict="FAIL" if n % 2 else "PASS", diagnosis=WRONG if n % 2 else None)
               for n in range(400)]
     path = results_file(trials)
     whole = told(path)
