@@ -52,8 +52,8 @@ def cuts(files: Iterable[Results]) -> list[Cut]:
 
 def cut_of(path: str, run: Run) -> Cut | None:
     settings = run.header.get("settings") or {}
-    asked, kept = settings.get("asked"), settings.get("kept") or 0
-    done = len(run.trials) + kept
+    asked, kept = (value if isinstance(value := settings.get(name), int) else None for name in ("asked", "kept"))
+    done = len(run.trials) + (kept or 0)
     return Cut(path, done, asked, run.end is not None) if run.end is None or asked and done < asked else None
 
 

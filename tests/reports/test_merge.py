@@ -158,3 +158,8 @@ def test_a_run_that_was_resumed_is_not_cut(results_file, trial):
         writer.trial(trial(world=3))
         writer.end({"counts": {}, "seconds": 1.0, "exit_code": 0})
     assert view.cuts([record.read(path)]) == []
+
+
+def test_numbers_of_a_run_that_are_none_are_left_out(results_file, trial):
+    (cut,) = view.cuts([record.read(results_file([trial()], end=False, asked="many", kept=[1]))])
+    assert str(cut) == "cut after 1 trials"
