@@ -19,6 +19,7 @@ from harness.columns import columns_of
 from harness.environment import environment
 from harness.implementation import load
 from harness.investigate import Investigation
+from harness.progress import Progress, weighed
 from harness.resume import Kept
 from harness.runners import Pools, Runner, Threads, Torchrun
 from harness.table import Table, silence
@@ -83,7 +84,8 @@ class Run:
         self.new = 0
         specs = [found["implementation"].get("spec") or "?" for found in self.records]
         columns = columns_of({case.group for case, _ in self.todo})
-        self.table = Table(sys.stdout, len(self.todo), [*settings.implementations, *specs], columns)
+        progress = Progress([weighed(case) for case, _ in self.todo], sys.stderr)
+        self.table = Table(sys.stdout, len(self.todo), [*settings.implementations, *specs], columns, progress)
 
     def code(self) -> int:
         """Runs everything; what was recorded before an interruption is kept."""
@@ -107,6 +109,7 @@ class Run:
                     break
             return self._tail()
         except record.Unwritable as error:
+            self.table.progress.hide()
             print(f"ringcheck: {error}; the {len(self.records)} trials before are kept", file=sys.stderr)
             return ERROR
 

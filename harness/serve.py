@@ -4,7 +4,8 @@
 {"op": "hello", "impl": SPEC}                              -> the same and {"implementation": {"name", ...}}
 {"op": "list", "cases": [..], "worlds": [..], "seed": 7}   -> {"cases": [{"id", "name", "world", "rules", ...}]}; with
  "impl": SPEC those that differ for it
-{"op": "run", "id": ID, "impl": SPEC, "timeout": seconds}  -> {"record": {...}} of a case listed before
+{"op": "run", "id": ID, "impl": SPEC, "timeout": seconds}  -> {"record": {...}} of a case listed before; timed with
+ "iters": 10, "warmup": 1
 {"op": "stop"}                                             -> ends, as the end of stdin does
 A request that cannot be met gets {"error": one line}; stdout carries nothing else.
 """
@@ -19,6 +20,7 @@ from cases import catalogue
 from cases.case import WORLDS, Case
 from harness import repeat, trials
 from harness.choice import apart
+from harness.clock import Timing
 from harness.entries import again
 from harness.environment import environment
 from harness.implementation import load
@@ -66,11 +68,20 @@ class Service:
             raise ValueError(f"case {request.get('id')!r} was not listed")
         spec, limit = request.get("impl", "ring"), float(request.get("timeout", 60))
         load(spec)
-        record = self.pools.run(case, spec, UNTIMED, limit, trials.kind_of(case, "auto"))
+        timing = timing_of(case, request)
+        record = self.pools.run(case, spec, timing, limit, trials.kind_of(case, "auto"))
         if record["diagnosis"]:
-            flags = ["--iters 0", f"--timeout {limit:g}"]
+            flags = [f"--iters {timing.iters}", f"--timeout {limit:g}"]
             record["diagnosis"]["again"] = again(case, spec, "cpu", start=repeat.start(case), flags=flags)
         return {"record": record}
+
+
+def timing_of(case: Case, request: dict[str, Any]) -> Timing:
+    """How often a request wants its case timed: not at all unless it says so."""
+    iters, warmup = request.get("iters", 0), request.get("warmup", 1)
+    if not all(isinstance(number, int) and number >= 0 for number in (iters, warmup)):
+        raise ValueError(f"iters and warmup are numbers from 0, got {iters!r} and {warmup!r}")
+    return trials.timing_of(case, Timing(warmup, iters)) if iters else UNTIMED
 
 
 def listed(case: Case) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from harness.arguments import Settings
 from harness.columns import BENCH, PLAIN, Columns, compared
+from harness.progress import Progress
 from harness.reading import picture
 
 DRAWN = 32
@@ -19,8 +20,10 @@ class Table:
 
     A stream that takes no more ends the table and not the run."""
 
-    def __init__(self, stream: TextIO, total: int, implementations: Iterable[str] = (), columns: Columns = PLAIN):
+    def __init__(self, stream: TextIO, total: int, implementations: Iterable[str] = (), columns: Columns = PLAIN,
+                 progress: Progress | None = None):
         self.stream, self.total, self.number, self.columns = stream, total, 0, columns
+        self.progress = progress
         self.margin = " " * (len(self._number(total)) + 1)
         specs = list(dict.fromkeys(implementations))
         self.several, self.width = len(specs) > 1, max(map(len, specs), default=0)
@@ -47,6 +50,8 @@ class Table:
         self._line(f"{self._number(self.number)} {case['id']:<48} {self._column(record['implementation']['spec'])}"
                    f"{case['tokens']:>7} {heads:>6} {case['dtype']:>5} "
                    f"{self.columns.cells(record)} {_ratio(record):>13}   {_verdict(record)}")
+        if self.progress:
+            self.progress.done()
 
     def end(self, records: list[dict[str, Any]], seconds: float, path: str, note: str = "") -> None:
         """Counts, then failures, errors and skips once more; equal errors and equal skips together."""
@@ -119,6 +124,8 @@ class Table:
         self._line(f"# {text}")
 
     def _line(self, text: str) -> None:
+        if self.progress:
+            self.progress.hide()
         try:
             print(text, file=self.stream, flush=True)
         except OSError as error:

@@ -6,6 +6,7 @@ from typing import Any
 NUMBER = (int, float)
 NUMBERS = [NUMBER]
 NON_FINITE = ("inf", "-inf", "nan")
+LARGEST = 10**300
 NEEDED = (("case", dict), ("implementation", dict), ("verdict", str), ("case.id", str), ("case.name", str),
           ("case.world", int))
 TEXTS = dict.fromkeys(("headline", "requirement", "expected", "actual", "place", "level", "again"), str)
@@ -14,7 +15,7 @@ FORMS = {
     "end": {"counts": dict, "seconds": NUMBER, "exit_code": int},
     "trial": {
         "case": {"id": str, "name": str, "world": int, "group": str, "digest": str, "requirements": [str],
-                 "rules": [str]},
+                 "rules": [str], "seed": int},
         "implementation": {"name": str, "spec": str, "layout": str, "device": str},
         "verdict": str, "reason": str, "truth": str, "seconds": NUMBER,
         "deviations": [{"tensor": str, "ratio": (*NUMBER, str), "level": str, "where": dict}],
@@ -36,12 +37,17 @@ def check(kind: str, record: dict[str, Any]) -> None:
     for name, form in NEEDED if kind == "trial" else ():
         if not isinstance(_at(record, name), form):
             raise ValueError(f"field {name} is missing or no {form.__name__}")
+    if kind == "trial" and record["case"]["world"] < 1:
+        raise ValueError("field case.world is below 1")
     for name, words in _wrong(record, FORMS[kind], ""):
         raise ValueError(f"field {name} is no {words}")
     for deviation in record.get("deviations") or []:
         ratio = deviation.get("ratio")
         if isinstance(ratio, str) and ratio not in NON_FINITE:
             raise ValueError(f"field deviations.ratio is no number: {ratio!r}")
+    hops = (record.get("work") or {}).get("area_by_hop") or []
+    if any(len(row) != len(hops) for row in hops):
+        raise ValueError("field work.area_by_hop is not square")
     picture = record.get("picture") or {}
     if picture and len(picture.get("allowed") or []) != len(picture.get("owner") or []):
         raise ValueError("field picture.owner does not fit picture.allowed")
@@ -68,5 +74,5 @@ def _wrong(value: Any, form: Any, name: str) -> Iterator[tuple[str, str]]:
             return
         for item in value:
             yield from _wrong(item, form[0], name)
-    elif not isinstance(value, form):
+    elif not isinstance(value, form) or isinstance(value, int) and abs(value) > LARGEST:
         yield name, "number" if isinstance(form, tuple) else form.__name__

@@ -1,10 +1,13 @@
-"""`python -m reports.summary results/*.jsonl`: counts, worst ratios and slowest trials in a few lines."""
+"""`python -m reports.summary results/*.jsonl`: counts, worst ratios and slowest trials in a few lines, or Markdown
+and annotations for a CI job."""
 
 import argparse
 import sys
 from collections.abc import Callable
 
 from reports import metrics, view
+from reports.annotations import annotations
+from reports.markdown import LIMIT, markdown
 from reports.metrics import Trial
 from reports.record import Results, read
 
@@ -80,17 +83,33 @@ def wrong(trials: list[Trial], named: Callable[[Trial], str], count: int) -> lis
     return [f"{verdict:<6}{view.few(ids)}  {told}" for (verdict, told), ids in list(found.items())[:count]]
 
 
+def told(files: list[Results], options: argparse.Namespace) -> str:
+    """The results in the form that was asked for."""
+    if options.markdown:
+        return markdown(files, options.limit)
+    return "\n".join(annotations(files)) if options.annotations else summary(files, options.top)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one line on stderr."""
     parser = argparse.ArgumentParser(prog="ringcheck summary", description="Results files in a few lines.")
     parser.add_argument("results", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="lines of each list")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true",
+                      help="Markdown, failures first: ringcheck summary FILE --markdown >> $GITHUB_STEP_SUMMARY")
+    form.add_argument("--annotations", action="store_true",
+                      help="GitHub workflow commands, ten failures as annotations and the rest counted")
+    parser.add_argument("--limit", type=int, default=LIMIT, metavar="BYTES",
+                        help="size of the Markdown, cut by whole rows (default %(default)s, what GitHub takes)")
     options = parser.parse_args(arguments)
     try:
-        print(summary([read(path) for path in options.results], options.top))
+        text = told([read(path) for path in options.results], options)
     except ValueError as error:
         print(f"ringcheck summary: {error}", file=sys.stderr)
         return 2
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    print(text, end="" if text.endswith("\n") or not text else "\n")
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reports import metrics
 from reports.metrics import Trial
-from reports.record import Results
+from reports.record import Results, Run
 
 VERDICTS = ("PASS", "FAIL", "ERROR", "SKIP")
 ALL_WORLDS_UP_TO = 48
@@ -39,16 +39,29 @@ class Cut:
 
 
 def cuts(files: Iterable[Results]) -> list[Cut]:
-    """Files whose last run is not whole."""
+    """Runs that are not whole and that no later run of their file goes on with: the last one, and in a file that was
+    merged any other."""
     found = []
     for results in files:
-        run = results.runs[-1]
-        settings = run.header.get("settings") or {}
-        asked, kept = settings.get("asked"), settings.get("kept") or 0
-        done = len(run.trials) + kept
-        if run.end is None or asked and done < asked:
-            found.append(Cut(results.path, done, asked, run.end is not None))
+        for number, run in enumerate(results.runs):
+            cut = cut_of(results.path, run)
+            if cut and not any(goes_on(run, later) for later in results.runs[number + 1:]):
+                found.append(cut)
     return found
+
+
+def cut_of(path: str, run: Run) -> Cut | None:
+    settings = run.header.get("settings") or {}
+    asked, kept = (value if isinstance(value := settings.get(name), int) else None for name in ("asked", "kept"))
+    done = len(run.trials) + (kept or 0)
+    return Cut(path, done, asked, run.end is not None) if run.end is None or asked and done < asked else None
+
+
+def goes_on(run: Run, later: Run) -> bool:
+    """Whether `later` is a --resume of `run`, or `run` has lost the header that would tell."""
+    one, other = (each.header.get("settings") or {} for each in (run, later))
+    same = all(one.get(name) == other.get(name) for name in ("implementations", "cases"))
+    return not run.header or same and "--resume" in (later.header.get("argv") or [])
 
 
 def labels(trials: Iterable[Trial]) -> Callable[[Trial], str]:

@@ -1,5 +1,5 @@
-"""The console script: `ringcheck --cases packed` runs, `build` makes a page, `bundle` packs a failure, `score` says
-what a set of cases catches."""
+"""The console script: `ringcheck --cases packed` runs; `build`, `summary`, `export`, `merge` and `watch` go on from
+results files, `bundle` packs a failure, `score` says what a set of cases catches."""
 
 import os
 import signal
@@ -7,9 +7,9 @@ import sys
 
 from ringcheck import ROOT, __version__, own
 
-COMMANDS = {"build": "reports.build", "summary": "reports.summary", "serve": "harness.serve",
-            "bundle": "harness.bundle", "score": "harness.score",
-            "compare": "reports.compare.command", "bless": "reports.bless"}
+COMMANDS = {"build": "reports.build", "summary": "reports.summary", "compare": "reports.compare.command",
+            "bless": "reports.bless", "export": "reports.export", "merge": "reports.merge", "watch": "reports.serve",
+            "serve": "harness.serve", "bundle": "harness.bundle", "score": "harness.score"}
 
 
 class Unwritable(Exception):

@@ -42,9 +42,9 @@ class Server:
         self._selection = {"op": "list", **selection}
         return self._ask(self._selection, START_S)["cases"]
 
-    def run(self, case: str, implementation: str, timeout: float) -> dict[str, Any]:
-        """The trial record of one case."""
-        request = {"op": "run", "id": case, "impl": implementation, "timeout": timeout}
+    def run(self, case: str, implementation: str, timeout: float, **timing: int) -> dict[str, Any]:
+        """The trial record of one case; `iters` and `warmup` where it is to be timed."""
+        request = {"op": "run", "id": case, "impl": implementation, "timeout": timeout, **timing}
         return self._ask(request, timeout + GRACE_S)["record"]
 
     def stop(self) -> None:

@@ -1,10 +1,12 @@
 """Collects the catalogue as pytest items. Imports nothing of the suite, talks to its server."""
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
+from ringcheck import junit, timer
 from ringcheck.client import Server, ServerError
 
 INI = {
@@ -74,6 +76,16 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     config.hook.pytest_collectreport(report=pytest.CollectReport(catalogue.nodeid, "passed", None, own))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo):
+    """What JUnit and the short summary call the message of a case is its first line alone."""
+    report = yield
+    place = getattr(report.longrepr, "reprcrash", None)
+    if isinstance(item, CaseItem) and place and call.excinfo.errisinstance(pytest.fail.Exception):
+        place.message = (call.excinfo.value.msg or "").split("\n")[0]
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What is wrong in full width, each once: the short summary cuts it behind the id."""
     found: dict[str, list[str]] = {}
@@ -91,6 +103,37 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if SERVER in config.stash:
         config.stash[SERVER].stop()
+
+
+@pytest.fixture
+def rank_benchmark(request: pytest.FixtureRequest) -> Callable[..., dict]:
+    """Benchmarks one case with pytest-benchmark: `rank_benchmark("packed/even-zigzag-w2-bf16", iters=20)`.
+
+    A round is a timed iteration, its time the longest that any rank measured (`what`: forward_s, backward_s or step_s).
+    `impl` is the implementation of this session where it is not given. A wrong answer fails the test, a refusal skips
+    it. Returns the record, whose measurement the benchmark carries as extra_info.
+    """
+    config, (benchmark, clock) = request.config, timer.lent(request)
+
+    def measure(case: str, impl: str = "", iters: int = 10, warmup: int = 1, what: str = "step_s") -> dict:
+        impl = impl or implementation(config)
+        try:
+            found = server(config).look(cases=[case], worlds=WORLDS, dtypes=[])
+            if [one["id"] for one in found] != [case]:
+                pytest.fail(f"rank_benchmark takes the id of one case, {case!r} means {len(found)}", pytrace=False)
+            record = server(config).run(case, impl, timeout(config), iters=iters, warmup=warmup)
+        except ServerError as error:
+            pytest.fail(str(error), pytrace=False)
+        if record["verdict"] == "SKIP":
+            pytest.skip(record.get("reason") or "no reason given")
+        if record["verdict"] != "PASS" or not record.get("measurement"):
+            pytest.fail(text(record), pytrace=False)
+        benchmark.extra_info.update(junit.properties(found[0], record, impl), clock=f"{what}, longest of all ranks",
+                                    measurement=record["measurement"], work=record.get("work"))
+        timer.rounds(benchmark, clock, record["measurement"][what])
+        return record
+
+    return measure
 
 
 class Catalogue(pytest.Collector):
@@ -120,6 +163,7 @@ class CaseItem(pytest.Item):
             wrong = str(error)
         if wrong:
             pytest.fail(wrong, pytrace=False)
+        self.user_properties += junit.properties(self.case, record, implementation(self.config))
         if record["verdict"] in ("FAIL", "ERROR"):
             self.user_properties.append((WRONG, headline(record)))
         if record["verdict"] == "SKIP":
