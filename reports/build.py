@@ -1,25 +1,39 @@
 """`python -m reports.build results/*.jsonl -o report.html`: results files -> one self-contained page."""
 
 import argparse
+import base64
+import hashlib
 import importlib.util
+import math
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from reports import figures, keep, metrics, view
+from reports import changes, figures, keep, rows, view
+from reports.figure import Figure
+from reports.gallery import gallery
+from reports.masks import masks
 from reports.metrics import Trial
 from reports.record import Results, read
 
 HERE = Path(__file__).parent
 OPEN_UP_TO = 40
+IN_FULL = 60
+GLYPHS = {"PASS": "✓", "FAIL": "✗", "ERROR": "!", "SKIP": "–"}
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+Change = Mapping[str, Any]
 
 
-def page(files: list[Results]) -> str:
+def page(files: list[Results], regressions: Iterable[Change] | None = None) -> str:
     """HTML text of the report. Identical records give identical bytes.
 
+    `regressions` are rows of a comparison (see reports.changes); without them the page has no such section.
     Raises ValueError when jinja2, the extra `report`, is not installed.
     """
     try:
@@ -27,24 +41,30 @@ def page(files: list[Results]) -> str:
     except ModuleNotFoundError as error:
         raise ValueError("the report needs jinja2: pip install 'ringcheck[report]'") from error
     environment = Environment(
-        loader=FileSystemLoader(HERE),
+        loader=FileSystemLoader(HERE / "page"),
         autoescape=True,
         undefined=ChainableUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, size=size, command=shlex.join)
-    return environment.get_template("page.html.jinja").render(contents(files))
+    environment.filters.update(number=number, command=shlex.join, clip=view.clip)
+    text = environment.get_template("page.html.jinja").render(contents(files, regressions))
+    return UNPRINTABLE.sub("\ufffd", text)
 
 
-def contents(files: list[Results]) -> dict[str, Any]:
-    """What the template shows: values by section, figures as SVG text."""
+def contents(files: list[Results], regressions: Iterable[Change] | None = None) -> dict[str, Any]:
+    """What the templates show: values by section, figures as SVG text."""
     trials, cut = view.latest(files), view.cuts(files)
     counts, label = view.counts(trials), view.labels(trials)
     implementations = sorted({label(trial) for trial in trials})
-    ratios = view.ratios(trials, label if len(implementations) > 1 else None)
+    several = len(implementations) > 1
+    failures, anchors = view.failures(trials), rows.anchors(trials)
+    compared = None if regressions is None else changes.changes(regressions, set(anchors.values()))
+    wrong = bool(failures or compared and compared["worse"])
+    ratios = view.ratios(trials, label if several else None)
     return {
-        "style": (HERE / "style.css").read_text(encoding="utf-8"),
+        **dressing(),
+        "GLYPHS": GLYPHS,
         "files": files,
         "cuts": cut,
         "warnings": [warning for results in files for warning in results.warnings],
@@ -52,24 +72,39 @@ def contents(files: list[Results]) -> dict[str, Any]:
         "counts": counts,
         "strict": view.strict_counts(trials),
         "headline": view.headline(trials, cut),
+        "state": "bad" if wrong else "good" if counts["PASS"] and not cut else "idle",
         "verdict_bar": figures.verdicts(counts, "Trials by verdict"),
-        "failures": view.failures(trials),
+        "changes": compared,
+        "failures": failures,
+        "full": IN_FULL,
         "strict_failures": view.strict_failures(trials),
         "skips": view.skips(trials, label),
         "few_ids": view.few,
         "coverage": {name: coverage([one for one in trials if label(one) == name]) for name in implementations},
-        "masks": view.grouped(view.pictured(trials)),
-        "budgets": figures.budgets(ratios, "Error over budget, by tensor and dtype") if ratios else "",
-        "groups": view.grouped(trials),
+        "masks": masks(trials),
+        "budgets": bool(ratios),
+        "figures": [*([errors(ratios)] if ratios else []), *gallery(trials, files)],
+        "table": rows.table(trials, label, several, {id(trial) for trial in failures[:IN_FULL]}),
+        "anchor": lambda trial: anchors[id(trial)],
         "implementations": implementations,
-        "several": len(implementations) > 1,
+        "several": several,
         "label": label,
-        "columns": [one for one in metrics.COLUMNS if one.always or any(one.of(trial) is not None for trial in trials)],
-        "metrics": metrics,
-        "layout": view.layout,
-        "figures_of": figures_of,
+        "environments": environments(files),
+        "told": told,
         "few": len(trials) <= OPEN_UP_TO,
     }
+
+
+def dressing() -> dict[str, str]:
+    """Style, script and the policy that lets exactly these two in: no network, no inline attribute, no other script."""
+    style = "".join(path.read_text(encoding="utf-8") for path in sorted([*HERE.glob("*.css"), *HERE.glob("*/*.css")]))
+    script = (HERE / "page" / "page.js").read_text(encoding="utf-8")
+    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in (style, script)]
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return {"style": style, "script": script, "policy": policy}
 
 
 def coverage(trials: list[Trial]) -> dict[str, Any]:
@@ -77,27 +112,51 @@ def coverage(trials: list[Trial]) -> dict[str, Any]:
     return {"group": view.by_world(trials, view.groups_of), "requirement": view.by_world(trials, view.requirements_of)}
 
 
-def figures_of(trial: Trial) -> dict[str, str]:
-    """The figures of one mask card."""
-    work, name = trial.get("work") or {}, trial["case"].get("name")
-    area, between = work.get("area_by_rank"), work.get("area_by_hop")
-    return {
-        "mask": figures.mask(trial["picture"], f"Mask of {name}: who may attend whom, by owner of the query"),
-        "bars": figures.bars(area, f"Allowed pairs of each rank over the mean, {name}") if area else "",
-        "hops": figures.hops(between, f"Share of pairs by rank and owner of the key, {name}")
-        if between and len(between) > 1
-        else "",
-    }
+def errors(ratios: dict[str, list[float]]) -> Figure:
+    """Error over budget of all comparisons."""
+    def row(name: str, values: Sequence[float]) -> tuple[str, ...]:
+        known = [value for value in values if not math.isnan(value)]
+        shown = [number(median(known) if known else None, ".3g"), number(max(known, default=None), ".3g")]
+        return view.clip(name, 200), str(len(values)), *shown, str(sum(not value <= 1 for value in values))
+
+    return Figure(
+        anchor="budgets",
+        title="Errors in budgets",
+        svg=figures.budgets(ratios, "Error over budget, by tensor and dtype"),
+        caption="Error over budget of every tensor compared, each trial once; lower is better. The line at 1 separates "
+        "right from wrong, and what is beyond it has an outline; a bar's height is the square root of its count.",
+        head=("tensor and dtype", "compared", "median", "worst", "beyond 1"),
+        rows=tuple(row(name, values) for name, values in ratios.items()),
+        metric="error-budget",
+    )
+
+
+def environments(files: Iterable[Results]) -> list[dict[str, Any]]:
+    """Every run with its settings and environment; None where one is that of the run before."""
+    found: list[dict[str, Any]] = []
+    before: dict[str, Any] = {}
+    for results in files:
+        for run in results.runs:
+            facts = {name: run.header.get(name) for name in ("settings", "environment") if run.header.get(name)}
+            told = {name: None if before.get(name) == facts[name] else facts[name] for name in facts}
+            found.append({"path": results.path, "facts": told, "argv": run.header.get("argv"), "end": run.end,
+                          "done": len(run.trials)})
+            before = facts
+    return found
+
+
+def told(value: Any) -> str:
+    """A setting as text."""
+    if isinstance(value, dict):
+        return " ".join(f"{key}={item}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "–" if value is None else str(value)
 
 
 def number(value: float | None, form: str = ".2f") -> str:
     """A figure of the page; an en dash where there is none."""
     return format(value, form) if isinstance(value, (int, float)) else "–"
-
-
-def size(count: float) -> str:
-    """Bytes in words: KiB below one MiB."""
-    return f"{count / 1024:.3g} KiB" if count < 1000 * 1024 else f"{count / 2**20:.3g} MiB"
 
 
 def check(target: str | Path, results: str | Path) -> None:
@@ -109,15 +168,15 @@ def check(target: str | Path, results: str | Path) -> None:
     keep.check_page(target, [results])
 
 
-def write(paths: Iterable[str | Path], target: str | Path) -> str:
-    """Builds the report of these results files at `target` and returns its headline.
+def write(paths: Iterable[str | Path], target: str | Path, regressions: Iterable[Change] | None = None) -> str:
+    """Builds the report of these results files, with a comparison's rows where given, and returns its headline.
 
     Raises ValueError for a file that cannot be read and for a target that cannot be written.
     """
     paths = list(paths)
     keep.check_page(target, paths)
     files = [read(path) for path in paths]
-    text = page(files)
+    text = page(files, regressions)
     try:
         keep.write_whole(Path(target), text)
     except OSError as error:

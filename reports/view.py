@@ -192,7 +192,8 @@ def ratios(trials: Iterable[Trial], label: Callable[[Trial], str] | None = None)
     for trial in trials:
         for deviation in trial.get("deviations") or []:
             if deviation.get("ratio") is not None and deviation.get("level", "required") == "required":
-                row = deviation.get("tensor") or "?", trial["case"].get("dtype") or "?", label(trial) if label else ""
+                dtype = str(trial["case"].get("dtype") or "?")
+                row = deviation.get("tensor") or "?", dtype, label(trial) if label else ""
                 found[row].append(deviation["ratio"])
     tensors = ("out", "lse", "dq", "dk", "dv")
 
@@ -200,6 +201,20 @@ def ratios(trials: Iterable[Trial], label: Callable[[Trial], str] | None = None)
         return row[1], [*tensors, row[0]].index(row[0]), row
 
     return {" ".join(filter(None, row)): found[row] for row in sorted(found, key=order)}
+
+
+def value(of: Callable[[Trial], float | None], trial: Trial) -> float | None:
+    """A metric of a trial; None also where a foreign record holds numbers that allow no figure (a world of 0)."""
+    try:
+        return of(trial)
+    except (ArithmeticError, TypeError, ValueError, IndexError):
+        return None
+
+
+def clip(text: object, longest: int = 3000) -> str:
+    """At most so many characters, and how many more the record has."""
+    text = str(text)
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest} more characters)"
 
 
 def slowest(trials: Iterable[Trial], count: int = 5) -> list[Trial]:

@@ -1,0 +1,47 @@
+"""Rows of a comparison as the page shows them: what is worse first, everything else behind it."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from reports import view
+from reports.rows import ABSENT, anchor
+
+CALM = {"missing": "−", "incomparable": "≠", "new": "+", "fixed": "✓", "faster": "▴", "insignificant": "≈", "same": "="}
+WORSE = {"broke": "✗", "slower": "▾"}
+TONES = {"broke": "FAIL", "slower": "ERROR", "fixed": "PASS", "faster": "PASS"}
+
+
+def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str]) -> dict[str, Any]:
+    """Rows {state, case, implementation, metric, old, new, ratio, low, high} as text, `worse` apart from the `rest`.
+
+    `anchors` are the ids of the page's trials, so that a case that it shows is linked. A state that is not known to be
+    harmless counts as worse. Rows keep their order within a state.
+    """
+    states = [*WORSE, *CALM]
+    told = sorted((_told(row, anchors) for row in rows),
+                  key=lambda row: states.index(row["state"]) if row["state"] in states else len(WORSE))
+    worse, rest = ([row for row in told if (row["state"] in CALM) is calm] for calm in (False, True))
+    count = list(Counter(row["state"] for row in rest).items())
+    marks = Counter((row["state"], row["glyph"], row["tone"]) for row in worse)
+    headline = [(state, number, glyph, tone) for (state, glyph, tone), number in marks.items()]
+    return {"worse": worse, "rest": rest, "counts": count, "headline": headline}
+
+
+def _told(row: Mapping[str, Any], anchors: Collection[str]) -> dict[str, Any]:
+    state, case, made = (str(row.get(name) or "?") for name in ("state", "case", "implementation"))
+    low, high = _number(row.get("low")), _number(row.get("high"))
+    link = anchor(case, made)
+    return {
+        "state": view.clip(state, 40), "glyph": {**WORSE, **CALM}.get(state, "?"), "tone": TONES.get(state, "SKIP"),
+        "case": view.clip(case, 200), "implementation": view.clip(made, 100), "metric": _number(row.get("metric")),
+        "old": _number(row.get("old")), "new": _number(row.get("new")), "ratio": _number(row.get("ratio")),
+        "interval": ABSENT if low == high == ABSENT else f"{low} to {high}",
+        "anchor": link if link in anchors else None,
+    }
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return ABSENT if value is None else view.clip(str(value), 100)
