@@ -3,11 +3,23 @@
 from collections.abc import Callable, Sequence
 
 from reports.figure import Figure
+from reports.figures.conformance import conformance
+from reports.figures.coverage import coverage
+from reports.figures.errors import errors
+from reports.figures.history import history
+from reports.figures.load import load
+from reports.figures.samples import samples
+from reports.figures.scaling import strong, weak
+from reports.figures.sizes import memory, throughput
+from reports.figures.timeline import timeline
+from reports.figures.traffic import traffic
 from reports.metrics import Trial
 from reports.record import Results
 
 Maker = Callable[[Sequence[Trial], Sequence[Results]], Figure | None]
-FIGURES: tuple[Maker, ...] = ()
+FIGURES: tuple[Maker, ...] = (
+    conformance, errors, coverage, throughput, strong, weak, timeline, load, traffic, memory, samples, history,
+)
 
 
 def gallery(trials: Sequence[Trial], files: Sequence[Results]) -> list[Figure]:

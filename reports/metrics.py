@@ -11,6 +11,7 @@ from typing import Any
 
 Trial = dict[str, Any]
 LINE = 1.0
+ITEMSIZE = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 
 
 def forward_ms(trial: Trial) -> float | None:
@@ -99,6 +100,73 @@ def share_forward(trial: Trial) -> float | None:
 def share_step(trial: Trial) -> float | None:
     """The same of forward and backward together. Share of the kernel bound, higher is better."""
     return _ratio(_median(trial, "bound_step_s"), _median(trial, "step_s"))
+
+
+def bound_tflops(trial: Trial) -> float | None:
+    """Forward and backward arithmetic over the time of the fastest kernel alone on the busiest rank's work.
+
+    TFLOP/s a rank, higher is better; no exchange can beat it.
+    """
+    forward, backward, bound = flops_forward(trial), flops_backward(trial), _milliseconds(trial, "bound_step_s")
+    return None if forward is None or backward is None else _rate(trial, forward + backward, bound)
+
+
+def sent_bytes(trial: Trial) -> float | None:
+    """Bytes that all ranks together sent in one forward and backward. Bytes, lower is better."""
+    sent = _measured(trial, "bytes_sent")
+    return sum(sent) if sent else None
+
+
+def least_bytes(trial: Trial) -> float | None:
+    """The least that all ranks together can send in a step (SPEC D9). Bytes, no direction.
+
+    Each remote key and value that some query of a rank attends once, kept for the backward, and its dK and dV in the
+    accumulation dtype, which has at least 4 bytes. None where some gradient is not asked for, or the dtype is unknown.
+    """
+    need, case = (trial.get("work") or {}).get("need_bytes"), trial["case"]
+    inputs, itemsize = case.get("inputs"), ITEMSIZE.get(str(case.get("dtype")))
+    grads = inputs.get("grads", "qkv") if isinstance(inputs, dict) else "qkv"
+    if not need or not itemsize or grads != "qkv":
+        return None
+    return sum(need) * (1 + max(itemsize, 4) / itemsize)
+
+
+def speedup(trial: Trial, base: Trial) -> float | None:
+    """Step time of `base`, the same case on fewer ranks, over that of `trial`. Ratio, higher is better.
+
+    Ideal is the ratio of their worlds.
+    """
+    return times_of(trial, base)
+
+
+def strong_efficiency(trial: Trial, base: Trial) -> float | None:
+    """Speed-up over the ratio of the worlds. Share of the ideal, 1 is ideal, higher is better."""
+    faster = speedup(trial, base)
+    return None if faster is None else faster * base["case"]["world"] / trial["case"]["world"]
+
+
+def weak_efficiency(trial: Trial, base: Trial) -> float | None:
+    """TFLOP/s a rank over that of `base`, the same tokens a rank on fewer ranks. 1 is ideal, higher is better.
+
+    Arithmetic and not time is held equal: the work of a causal mask grows with the square of its tokens.
+    """
+    return _ratio(tflops_step(trial), tflops_step(base))
+
+
+def exposed_s(lane: dict[str, Any]) -> float:
+    """Exposed communication of one rank of a `timeline`: its waits together. Seconds, lower is better."""
+    return sum(end - start for start, end, *_ in lane.get("waits") or [])
+
+
+def compute_s(lane: dict[str, Any]) -> float:
+    """Time of one rank of a `timeline` in forward and backward that is no wait. Seconds, no direction."""
+    return sum(end - start for _, start, end in lane.get("phases") or []) - exposed_s(lane)
+
+
+def relative_spread(trial: Trial, name: str = "step_s") -> float | None:
+    """Slowest less fastest iteration over the median. Share, lower is better."""
+    times = _measured(trial, name)
+    return _ratio(max(times) - min(times), median(times)) if times else None
 
 
 def exposed_ms(trial: Trial) -> float | None:
@@ -192,7 +260,8 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 
 
 def _rate(trial: Trial, flops: float | None, milliseconds: float | None) -> float | None:
-    return flops / (milliseconds / 1e3) / trial["case"]["world"] / 1e12 if flops is not None and milliseconds else None
+    world = trial["case"]["world"]
+    return flops / (milliseconds / 1e3) / world / 1e12 if flops is not None and milliseconds and world else None
 
 
 def _max_over_mean(values: list[float] | None) -> float | None:

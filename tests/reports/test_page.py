@@ -403,7 +403,7 @@ def test_rectangles_of_a_mask_cover_each_allowed_cell_once():
     allowed = [[1.0 if (x + y) % 3 else 0.4 if x > y else 0.0 for x in range(9)] for y in range(9)]
     owner = [y // 3 for y in range(9)]
     covered = {}
-    for (rank, level), boxes in figures._boxes(allowed, owner):
+    for (rank, level), boxes in figures.masks.boxes(allowed, owner):
         for left, top, width, height in boxes:
             for y in range(top, top + height):
                 for x in range(left, left + width):
