@@ -73,6 +73,26 @@ def work(mask: Mask, rows: Rows, shape: Shape, layout: list[Tensor]) -> Work:
                 tuple(map(tuple, needs.tolist())))
 
 
+def standard(tokens: int, world: int) -> dict[str, list[Tensor]]:
+    """The layouts that everybody knows, by name: positions `[L]` a rank. One that leaves a rank without a token is not
+    among them.
+
+    contiguous  rank r holds the r-th of `world` stretches
+    zigzag      stretches r and 2 * world - 1 - r of 2 * world, so that causal work is even
+    striped     every world-th token from r on
+    """
+    row = torch.arange(tokens)
+    whole, half = _stretches(row, world), _stretches(row, 2 * world)
+    made = {"contiguous": whole, "zigzag": [torch.cat([half[rank], half[-1 - rank]]) for rank in range(world)],
+            "striped": [row[rank::world] for rank in range(world)]}
+    return {name: parts for name, parts in made.items() if all(map(len, parts))}
+
+
+def _stretches(row: Tensor, count: int) -> list[Tensor]:
+    size = -(-len(row) // count)
+    return [row[size * number:size * (number + 1)] for number in range(count)]
+
+
 def area(mask: Mask, rows: Rows, heads: int) -> int:
     """Number of allowed (b, query head, i, j)."""
     return sum(int(intervals.count(keys).sum()) * (heads // keys.shape[1]) for _, keys in blocks(mask, rows))

@@ -11,7 +11,7 @@ from cases import picture as drawing
 from cases.case import Case, Shape
 from cases.mask import Mask
 from cases.rows import Rows
-from cases.work import Work
+from cases.work import Work, standard
 from cases.work import work as counted
 from harness import divergence
 from harness.contract import Breach
@@ -22,6 +22,7 @@ from harness.trace import SLOTS
 
 STEP = ("0 forward", "0 backward")
 GATED, EXCESS = 1 << 16, 1.1
+LARGEST_COMPARED = 1 << 17
 
 
 def work(case: Case, mask: Mask, layout: list[Tensor]) -> dict[str, Any]:
@@ -126,9 +127,24 @@ def _counted(case: Case, mask: Mask, layout: _Layout) -> Work:
 def _work(case: Case, mask: Mask, layout: _Layout) -> dict[str, Any]:
     done = _counted(case, mask, layout)
     forward, backward = done.flops(case.shape)
-    need = done.need_bytes(case.shape, DTYPES[case.dtype].itemsize)
-    return {"area": done.area, "flops_forward": forward, "flops_backward": backward, "area_by_rank": list(done.by_rank),
-            "area_by_hop": [list(row) for row in done.by_owner], "need_bytes": need}
+    others = _standard(mask, case.shape, len(layout))
+    return {"area": done.area, "flops_forward": forward, "flops_backward": backward, **_shares(done, case),
+            "layouts": {name: _shares(other, case) for name, other in others.items()} or None}
+
+
+def _shares(done: Work, case: Case) -> dict[str, Any]:
+    """What `work` says of one layout."""
+    return {"area_by_rank": list(done.by_rank), "area_by_hop": [list(row) for row in done.by_owner],
+            "need_bytes": done.need_bytes(case.shape, DTYPES[case.dtype].itemsize)}
+
+
+@lru_cache(maxsize=64)
+def _standard(mask: Mask, shape: Shape, world: int) -> dict[str, Work]:
+    """The work of each layout that everybody knows, which says nothing of one rank and takes long for long rows."""
+    if world == 1 or shape.batch * shape.tokens > LARGEST_COMPARED:
+        return {}
+    return {name: counted(mask, _rows(mask, shape), shape, parts)
+            for name, parts in standard(shape.tokens, world).items()}
 
 
 @lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ from harness.lap import Lap, lap, slowest, synchronize
 from harness.limits import Limits
 from harness.problem import Problem
 from harness.ranks import Ranks
+from harness.timeline import timeline
 from harness.turns import Turns
 from harness.usage import Usage
 
@@ -37,15 +38,17 @@ class Timing:
 class Measured(NamedTuple):
     """A measurement, and what was timed, so that it can be verified as it is.
 
-    record  `measurement` of docs/design.md
-    sets    the tensors of its iterations, which took turns
-    sent    bytes that left each rank in each iteration, warmup and all; None where nobody counts
+    record    `measurement` of docs/design.md
+    sets      the tensors of its iterations, which took turns
+    sent      bytes that left each rank in each iteration, warmup and all; None where nobody counts
+    timeline  of docs/design.md, from a step that nobody timed
     """
 
     record: dict[str, Any]
     step: Step
     sets: list[Numbers]
     sent: list[tuple[int | None, ...]]
+    timeline: dict[str, Any] | None
 
     def used(self, seed: int) -> Numbers:
         """One of the sets, which nobody can know before `seed` is drawn."""
@@ -81,7 +84,9 @@ def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
                              for lap, counted in zip(laps, moved, strict=True)])
     if limits:
         measured |= limits.record(ranks.all_gather(limits.mine(timing.warmup)))
-    return Measured(measured, step, sets, list(zip(*sent, strict=True)))
+    inputs.renewed(sets[0], generator)
+    line = timeline(session, step, sets[0], problem.case.inputs.grads, ranks)
+    return Measured(measured, step, sets, list(zip(*sent, strict=True)), line)
 
 
 def _sets(problem: Problem, layout: list[Tensor], ranks: Ranks, timing: Timing) -> list[Numbers]:

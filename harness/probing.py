@@ -92,11 +92,11 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
         return about.entry(verdict, started, ranks) if ranks.group.rank == 0 else None
     judgement = Judgement(session, implementation, case, layout, ranks)
     judgement.ask(chosen[:1])
-    moved, measured = audit.traffic(session, ranks), None
+    moved, measured, line = audit.traffic(session, ranks), None, None
     judgement.ask([] if timing.bound else chosen[1:])
     if timing.iters and judgement.passed:
         timed = yield from clock.measure(session, judgement.posed, layout, ranks, timing)
-        measured = timed.record
+        measured, line = timed.record, timed.timeline
         drawn = seed() if seed else fresh_seed(ranks)
         judgement.ask([drawn % needed], timed.step, timed.used(drawn))
     session.close()
@@ -105,7 +105,8 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
     told = judgement.told and judgement.told | {"again": about.again()}
     measured = moved.completed(measured)
     found = about.entry(judgement.verdict, started, ranks, layout, judgement.posed, measured, told, moved)
-    return found | {"probes": {"rounds": judgement.rounds, "shown": min(1.0, judgement.rounds / needed)}}
+    shown = {"rounds": judgement.rounds, "shown": min(1.0, judgement.rounds / needed)}
+    return found | {"timeline": line, "probes": shown}
 
 
 def firsts(case: Case) -> tuple[list[int], int]:

@@ -21,6 +21,7 @@ from cases.topology import parsed
 from harness import streams
 from harness.control import Control, Gloo, Peers, Pipes
 from harness.implementation import Group
+from harness.recorder import Recorder
 from harness.trace import Call, Trace
 from harness.wire import tapped
 
@@ -45,7 +46,8 @@ class Ranks(Protocol):
 
     def begin(self) -> None: ...
 
-    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager[Heard]: ...
+    def during(self, phase: str, course: Course = PLAIN,
+               recorder: Recorder | None = None) -> AbstractContextManager[Heard]: ...
 
     def calls(self) -> list[Call] | None: ...
 
@@ -119,16 +121,16 @@ class ProcessRanks:
         self.trace.begin()
 
     @contextmanager
-    def during(self, phase: str, course: Course = PLAIN) -> Iterator[Heard]:
-        """Traces what an implementation does in `phase`, with the delays of the course before each call. Yields what
-        tells the calls so far."""
+    def during(self, phase: str, course: Course = PLAIN, recorder: Recorder | None = None) -> Iterator[Heard]:
+        """Traces what an implementation does in `phase`, with the delays of the course before each call; `recorder`
+        hears of calls and waits. Yields what tells the calls so far."""
         trace, begun = self.trace, self.trace.count
         trace.phase = phase
         with ExitStack() as stack:
             if course.delay or course.late:
                 self._delay(course, stack)
             try:
-                with tapped(trace):
+                with tapped(trace, recorder):
                     yield lambda: trace.calls(begun)
             finally:
                 trace.phase, trace.before = "", None
@@ -202,7 +204,8 @@ class ThreadRanks:
     def begin(self) -> None:
         """Threads trace nothing."""
 
-    def during(self, phase: str, course: Course = PLAIN) -> AbstractContextManager[Heard]:
+    def during(self, phase: str, course: Course = PLAIN,
+               recorder: Recorder | None = None) -> AbstractContextManager[Heard]:
         """Threads make no calls that could be traced; delays come before the phase."""
         time.sleep(delays(course, self.group.rank, self.group.size, phase))
         return nullcontext(lambda: None)

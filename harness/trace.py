@@ -16,7 +16,7 @@ LONGEST_SITE = 60
 class Call(NamedTuple):
     """One collective or one end of a transfer, as one rank makes it.
 
-    phase  "load", "timed" or the number of the forward and which half of it: "0 forward", "3 backward"
+    phase  "load", "timed", "timeline" or the number of the forward and which half of it: "0 forward", "3 backward"
     kind   "send", "recv", "all_gather", ...
     group  name of the process group; `ranks` are its global ranks
     peer   global rank of the other end, of the root where there is one, else -1

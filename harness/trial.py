@@ -11,7 +11,7 @@ from torch import Tensor
 from cases.case import Case
 from harness import audit, clock, contract, entries, promises
 from harness.attempt import Answer, attempt
-from harness.clock import Timing
+from harness.clock import Measured, Timing
 from harness.compare import Verdict, breached
 from harness.contract import Breach
 from harness.course import follow
@@ -72,11 +72,13 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
     others = {other.of: other.problem for other in answers if other.of and other.of != decides.of}
     diagnosis = diagnose(verdict, decides, decides.problem, layout, about, others) if diagnosed else None
     diagnosis = about.amid(decides, diagnosis)
-    return about.entry(verdict, started, ranks, layout, problem, moved.completed(measured), diagnosis, moved)
+    told = about.entry(verdict, started, ranks, layout, problem, moved.completed(measured and measured.record),
+                       diagnosis, moved)
+    return told | {"timeline": measured and measured.timeline}
 
 
 def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks, timing: Timing,
-          seed: Callable[[], int] | None) -> Turns[tuple[dict[str, Any], list[Answer]]]:
+          seed: Callable[[], int] | None) -> Turns[tuple[Measured, list[Answer]]]:
     """The measurement, and what the very step that was timed answers to numbers that it cannot know, written to the
     tensors that it was timed with."""
     measured = yield from clock.measure(session, problem, layout, ranks, timing)
@@ -87,7 +89,7 @@ def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks
     for number, sent in enumerate(measured.sent if problem.case.course.strict and ranks.group.rank == 0 else ()):
         lavish = audit.lavish(problem.case, problem.mask, layout, sent, f" in lap {number + 1}")
         answers += [Answer(breaches=lavish, problem=problem)] if lavish else []
-    return measured.record, answers
+    return measured, answers
 
 
 def agree(case: Case, implementation: Implementation, ranks: Ranks) -> tuple[list[Tensor], Verdict | None]:

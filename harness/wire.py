@@ -7,13 +7,14 @@ collectives end in an operator instead. CommDebugMode sees neither isend nor ire
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from harness.recorder import Recorder
 from harness.stacks import outside
 from harness.trace import Call, Trace
 
@@ -42,31 +43,35 @@ NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd")
 
 
 @contextmanager
-def tapped(trace: Trace) -> Iterator[None]:
-    """Writes every call of this process's process groups to `trace` before it is made."""
+def tapped(trace: Trace, recorder: Recorder | None = None) -> Iterator[None]:
+    """Writes every call of this process's process groups to `trace` before it is made; `recorder` hears of it too, and
+    of waits."""
     own = vars(dist.ProcessGroup)
     kept = [(dist.ProcessGroup, name, own[name]) for name in METHODS if name in own]
     for space in (getattr(torch.ops, name) for name in NAMESPACES):
         kept += [(space, name, getattr(space, name)) for name in FUNCTIONAL if hasattr(space, name)]
     for owner, name, _ in kept:
         tap = _method if owner is dist.ProcessGroup else _Operator
-        setattr(owner, name, tap(getattr(owner, name), name, trace))
+        setattr(owner, name, tap(getattr(owner, name), name, trace, recorder))
     try:
-        yield
+        with recorder.hearing() if recorder else nullcontext():
+            yield
     finally:
         for owner, name, original in kept:
             setattr(owner, name, original)
 
 
-def _method(original: Callable, name: str, trace: Trace) -> Callable:
+def _method(original: Callable, name: str, trace: Trace, recorder: Recorder | None) -> Callable:
     kind, payload = METHODS[name]
 
     def tap(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
-        if group.group_name not in trace.apart:
-            given = (*args, *kwargs.values())
-            size = 0 if payload is None or len(given) <= payload else _bytes(given[payload])
-            trace.write(_call(trace, kind, group, size, *_ends(kind, name, given)))
-        return original(group, *args, **kwargs)
+        if group.group_name in trace.apart:
+            return original(group, *args, **kwargs)
+        given = (*args, *kwargs.values())
+        size = 0 if payload is None or len(given) <= payload else _bytes(given[payload])
+        call = _call(trace, kind, group, size, *_ends(kind, name, given))
+        trace.write(call)
+        return _made(call, recorder, lambda: original(group, *args, **kwargs))
 
     return tap
 
@@ -74,17 +79,23 @@ def _method(original: Callable, name: str, trace: Trace) -> Callable:
 class _Operator:
     """A functional collective with a trace in front; its overloads stay reachable."""
 
-    def __init__(self, original: Any, name: str, trace: Trace):
-        self._original, self._kind, self._trace = original, FUNCTIONAL[name], trace
+    def __init__(self, original: Any, name: str, trace: Trace, recorder: Recorder | None):
+        self._original, self._kind, self._trace, self._recorder = original, FUNCTIONAL[name], trace, recorder
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         group = dist.distributed_c10d._resolve_process_group(kwargs.get("group_name", args[-1]))
-        if group.group_name not in self._trace.apart:
-            self._trace.write(_call(self._trace, self._kind, group, _bytes(args[FIRST]), -1, 0))
-        return self._original(*args, **kwargs)
+        if group.group_name in self._trace.apart:
+            return self._original(*args, **kwargs)
+        call = _call(self._trace, self._kind, group, _bytes(args[FIRST]), -1, 0)
+        self._trace.write(call)
+        return _made(call, self._recorder, lambda: self._original(*args, **kwargs))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
+
+
+def _made(call: Call, recorder: Recorder | None, make: Callable[[], Any]) -> Any:
+    return recorder.around(call, make) if recorder else make()
 
 
 def _call(trace: Trace, kind: str, group: dist.ProcessGroup, size: int, peer: int, tag: int) -> Call:

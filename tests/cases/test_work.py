@@ -93,6 +93,13 @@ def test_need_in_bytes_and_arithmetic_follow_the_spec():
     assert found.flops(shape) == (2 * 72 * 12, 2 * 72 * (24 + 8))
 
 
+def test_zigzag_is_even_where_contiguous_is_not():
+    mask, shape = Mask((Causal(),)), Shape(tokens=64)
+    found = {name: work.work(mask, mask.rows(1, 64, 2), shape, parts).by_rank
+             for name, parts in work.standard(64, 4).items()}
+    assert found["zigzag"] == (2080,) * 4 and found["contiguous"] == (544, 1568, 2592, 3616)
+
+
 def test_a_layout_that_loses_a_token_is_caught():
     with pytest.raises(AssertionError, match="leaves positions out"):
         work.owners([torch.tensor([0, 1]), torch.tensor([3])], Mask().rows(1, 4, 1))

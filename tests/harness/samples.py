@@ -17,6 +17,6 @@ def causal(world: int = 2, dtype: str = "fp64", tokens: int = 64, requirements: 
     return scenario.at(world, "contiguous", dtype)
 
 
-def mixed(world: int = 2, dtype: str = "fp64") -> Case:
+def mixed(world: int = 2, dtype: str = "fp64", layout: str = "contiguous") -> Case:
     """Causal, window, documents, padding and a given scale."""
-    return ALL.at(world, "contiguous", dtype)
+    return ALL.at(world, layout, dtype)
