@@ -19,6 +19,7 @@ IDS = Documents((((1, 31), (2, 40), (0, 5), (3, 20)),))
 HOLES = Padding((((6, 11),),))
 IMAGES = Vision((((0, 20), (1, 25), (0, 30), (2, 21)),))
 PACKED = Mask((CAUSAL, IDS, HOLES))
+TEXT = Mask((CAUSAL, Documents((((1, 96),),)), Padding(((),)), Vision((((0, 96),),))))
 ROUTED = Mask((CAUSAL, Regions.even(96, 8, Router(21, top_k=3, share=4)), IDS))
 RAGGED = Mask((CAUSAL, Regions(((8, 3, 13, 0, 24, 5, 16, 11, 16),), Router(21, top_k=3, share=4)), IDS))
 EVERYTHING = Mask((CAUSAL, Window(30), IDS, HOLES, IMAGES))
@@ -27,6 +28,7 @@ TWO = "load A, forward A, load B, forward B, backward A, backward B"
 THREE = f"{TWO}, load C, forward C, backward C"
 AGAIN = "load A, forward A, backward A, load B, forward B, backward B, forward B, backward B"
 LAYERS = f"load A{4 * ', forward A'}, backward A first, backward A, backward A first, backward A"
+THERE_AND_BACK = "load A, forward A, backward A, load B, forward B, backward B, load A, forward A, backward A"
 STACKED = "load A, load B, load C, forward A, forward B, forward C, backward C, backward B, backward A"
 ONCE = {"layouts": ("zigzag",), "dtypes": ("fp64",)}
 ONE_BY_ONE = "load A, forward A, backward A, load B, forward B, backward B, load C, forward C, backward C"
@@ -41,10 +43,12 @@ def _state(name: str, mask: Mask, steps: str, buffers: str = "fresh", *renewed: 
 
 ROWS = Mask((CAUSAL, Documents((((1, 96),), ((1, 31), (2, 40), (0, 5), (3, 20)))), Padding(((), ((6, 11),)))))
 OWN = {ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", RAGGED: "A1 A3 A6 A7 B3",
-       EVERYTHING: "A1 A2 A3 A4 A5 A7 B3"}
+       EVERYTHING: "A1 A2 A3 A4 A5 A7 B3", TEXT: "A1 A3 A4 A5 A7 B3"}
 
 STATE = (
     _state("later-batches", EVERYTHING, ONE_BY_ONE),
+    _state("plain-first", TEXT, THERE_AND_BACK),
+    _state("plain-again", TEXT, "load B, forward B, backward B, load A, forward A, backward A, load B, forward B, backward B"),
     _state("freed", PACKED, AGAIN, "freed"),
     _state("refilled", EVERYTHING, ONE_BY_ONE, "reused"),
     _state("refilled-in-flight", PACKED, TWO, "reused"),

@@ -49,6 +49,7 @@ def score(settings: Settings) -> int:
     started = time.perf_counter()
     plan, subjects = Plan(tuple(kills.asks(settings.chosen())), settings), settings.subjects()
     card = scorecard.Scorecard(settings, plan.asked, sys.stdout)
+    card.claim()
     if settings.apart:
         return told_apart(subjects, plan, card)
     card.header(len(subjects))

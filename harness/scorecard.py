@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any, TextIO
 
 from harness.kills import Ask, Found, cover, deadly
@@ -11,6 +12,7 @@ from harness.sabotage import equivalents
 from harness.sabotage.faults import OUTSIDE
 from harness.sabotage.words import names
 from harness.scoring import Settings
+from reports import keep
 
 HARDEST = 10
 
@@ -19,7 +21,23 @@ class Scorecard:
     """Prints a score to `out` while it is made; `#` before everything that is not a fault."""
 
     def __init__(self, settings: Settings, asked: Sequence[Ask], out: TextIO):
-        self.settings, self.asked, self.out, self.written = settings, asked, out, False
+        self.settings, self.asked, self.out = settings, asked, out
+
+    def claim(self) -> None:
+        """Takes the file of --json, before anything runs. An earlier score is put aside. Raises ValueError for a file
+        of something else and where none can be written."""
+        path = self.settings.json
+        if path is None:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_file() and path.stat().st_size:
+                if not _holds_score(path):
+                    raise ValueError(f"{path} is there already and is no score; it is left as it is")
+                self.note(f"an earlier score is now {keep.put_aside(path)}")
+            path.open("a").close()
+        except OSError as error:
+            raise ValueError(f"score {path} cannot be written: {error.strerror or error}") from error
 
     def header(self, subjects: int) -> None:
         worlds = ",".join(map(str, sorted({ask.case.world for ask in self.asked})))
@@ -103,10 +121,18 @@ class Scorecard:
 
     def _write(self, line: dict[str, Any]) -> None:
         if self.settings.json:
-            self.settings.json.parent.mkdir(parents=True, exist_ok=True)
-            with self.settings.json.open("a" if self.written else "w", encoding="utf-8") as file:
+            with self.settings.json.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
-            self.written = True
+
+
+def _holds_score(path: Path) -> bool:
+    """Whether the first line of a file is one of a score."""
+    with path.open("rb") as file:
+        try:
+            first = json.loads(file.readline())
+        except ValueError:
+            return False
+    return isinstance(first, dict) and bool({"fault", "faults"} & first.keys())
 
 
 def line(one: Found) -> dict[str, Any]:

@@ -102,6 +102,10 @@ def parse(argv: list[str]) -> Settings:
     given = made.parse_args(argv)
     if given.sample is not None and not given.mutants:
         raise ValueError("--sample goes with --mutants")
+    if given.sample == 0:
+        raise ValueError("--sample 0 draws no mutant")
+    if not given.faults:
+        raise ValueError("--faults names nothing")
     cases, worlds = tier(given.tier, given.cases, given.ranks or ())
     return Settings(cases, given.tier, worlds or WORLDS, given.dtype, given.layout, given.faults, given.mutants,
                     given.sample, given.seed, max(1, given.jobs), given.matrix, given.smallest, given.apart, given.list,

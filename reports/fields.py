@@ -7,6 +7,7 @@ NUMBER = (int, float)
 NUMBERS = [NUMBER]
 NON_FINITE = ("inf", "-inf", "nan")
 LARGEST = 10**300
+VERDICTS = ("PASS", "FAIL", "ERROR", "SKIP")
 NEEDED = (("case", dict), ("implementation", dict), ("verdict", str), ("case.id", str), ("case.name", str),
           ("case.world", int))
 TEXTS = dict.fromkeys(("headline", "requirement", "expected", "actual", "place", "level", "again"), str)
@@ -41,6 +42,8 @@ def check(kind: str, record: dict[str, Any]) -> None:
         raise ValueError("field case.world is below 1")
     for name, words in _wrong(record, FORMS[kind], ""):
         raise ValueError(f"field {name} is no {words}")
+    if kind == "trial" and record["verdict"] not in VERDICTS:
+        raise ValueError(f"field verdict is none of {', '.join(VERDICTS)}: {record['verdict'][:40]!r}")
     for deviation in record.get("deviations") or []:
         ratio = deviation.get("ratio")
         if isinstance(ratio, str) and ratio not in NON_FINITE:

@@ -67,10 +67,19 @@ class Documents(Rule):
         return replace(self, ids=tuple(runs.stretch_runs(row, tokens, to) for row in self.ids))
 
     def another(self, tokens: int, number: int) -> "Documents":
-        """Batch C has the edges of A and joins other runs."""
+        """Batch C has the edges of A and joins other runs; a row that is one document is cut."""
+        if all(len(runs.merged(row)) == 1 for row in self.ids):
+            return replace(self, ids=tuple(_cut(row, tokens, number) for row in self.ids))
         if number != 2:
             return replace(self, ids=tuple(runs.rolled(row, tokens, number) for row in self.ids))
         return replace(self, ids=tuple(_joined(row, tokens, number) for row in self.ids))
+
+
+def _cut(row: Runs, tokens: int, number: int) -> Runs:
+    """Five documents in place of one, as long as the row allows."""
+    (first, length), = runs.merged(row)
+    edges = sorted({length * part // (6 + number) for part in range(1, 5)} | {0, length})
+    return tuple((first + at, end - start) for at, (start, end) in enumerate(zip(edges, edges[1:])))
 
 
 def _joined(row: Runs, tokens: int, number: int) -> Runs:

@@ -54,7 +54,9 @@ class Padding(Rule):
         return replace(self, spans=spans)
 
     def another(self, tokens: int, number: int) -> "Padding":
-        """Batch C differs from A in the first token alone, which one rank holds."""
+        """Batch C differs from A in the first token alone, which one rank holds; rows without any get some."""
+        if not any(self.spans) and number != 2:
+            return replace(self, spans=tuple(((tokens // 3, tokens // 2),) for _ in self.spans))
         if number != 2:
             return replace(self, spans=tuple(runs.rolled_spans(row, tokens, number) for row in self.spans))
         return replace(self, spans=tuple(_turned(row) for row in self.spans))

@@ -73,6 +73,10 @@ class Vision(Rule):
         return replace(self, types=tuple(runs.stretch_runs(row, tokens, to) for row in self.types))
 
     def another(self, tokens: int, number: int) -> "Vision":
+        """The images elsewhere; rows of text alone get one."""
+        if not any(value for row in self.types for value, _ in row):
+            image = ((0, tokens // 4), (1, tokens - tokens // 4 - tokens // 5), (0, tokens // 5))
+            return replace(self, types=tuple(image for _ in self.types))
         return replace(self, types=tuple(runs.rolled(row, tokens, number) for row in self.types))
 
 

@@ -140,3 +140,23 @@ def test_a_list_scores_nothing(capsys):
     assert score.main(["--list", "--faults", "window-too-wide,merge"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split()[:2] == ["window", "window-too-wide"] for line in lines) and len(lines) > 5
+
+
+def test_a_score_takes_the_place_of_nothing_else(tmp_path, capsys):
+    notes, earlier = tmp_path / "notes.txt", tmp_path / "score.jsonl"
+    notes.write_text("notes\n")
+    assert score.main([*EVEN, "--faults", "lse-negated", "--json", str(notes)]) == 2
+    assert notes.read_text() == "notes\n" and "is no score" in capsys.readouterr().err
+    for place in (tmp_path, notes / "x.jsonl"):
+        assert score.main([*EVEN, "--faults", "lse-negated", "--json", str(place)]) == 2
+        out, err = capsys.readouterr()
+        assert "cannot be written" in err and not out
+    for _ in range(2):
+        assert score.main([*EVEN, "--faults", "lse-negated", "--jobs", "1", "--json", str(earlier)]) == 0
+    assert earlier.read_text() and (tmp_path / "score.1.jsonl").read_text()
+
+
+@pytest.mark.parametrize(("nothing", "told"), [(("--faults", ""), "names nothing"),
+                                               (("--mutants", "--sample", "0"), "draws no mutant")])
+def test_a_score_of_nothing_is_bad_usage(nothing, told, capsys):
+    assert score.main([*EVEN, *nothing]) == 2 and told in capsys.readouterr().err

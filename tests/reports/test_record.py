@@ -155,3 +155,10 @@ def test_a_line_nested_too_deep_is_left_out(tmp_path):
     with open(tmp_path / "r.jsonl", "a") as file:
         file.write("[" * 99999 + "\n")
     assert any("r.jsonl:4: not JSON" in warning for warning in record.read(tmp_path / "r.jsonl").warnings)
+
+
+def test_a_verdict_of_no_meaning_is_refused(tmp_path, trial):
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps(trial(verdict="MAYBE")) + "\n")
+    with pytest.raises(ValueError, match="x.jsonl:1: field verdict is none of PASS, FAIL, ERROR, SKIP: 'MAYBE'"):
+        record.read(path)
