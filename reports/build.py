@@ -10,6 +10,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,6 +37,13 @@ def page(files: list[Results], regressions: Iterable[Change] | None = None) -> s
     `regressions` are rows of a comparison (see reports.changes); without them the page has no such section.
     Raises ValueError when jinja2, the extra `report`, is not installed.
     """
+    text = templates().get_template("page.html.jinja").render(contents(files, regressions))
+    return UNPRINTABLE.sub("\ufffd", text)
+
+
+@cache
+def templates() -> Any:
+    """The templates of the page, compiled once a process."""
     try:
         from jinja2 import ChainableUndefined, Environment, FileSystemLoader
     except ModuleNotFoundError as error:
@@ -48,8 +56,7 @@ def page(files: list[Results], regressions: Iterable[Change] | None = None) -> s
         lstrip_blocks=True,
     )
     environment.filters.update(number=number, command=shlex.join, clip=view.clip)
-    text = environment.get_template("page.html.jinja").render(contents(files, regressions))
-    return UNPRINTABLE.sub("\ufffd", text)
+    return environment
 
 
 def contents(files: list[Results], regressions: Iterable[Change] | None = None) -> dict[str, Any]:

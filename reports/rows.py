@@ -92,7 +92,8 @@ def table(trials: Sequence[Trial], label: Callable[[Trial], str], several: bool,
     words = ("implementation", "mask", "layout", "dtype") if several else ("mask", "layout", "dtype")
     heads = [Head("case", text=True), Head("verdict", number=True, text=True)]
     heads += [Head(error.title, error.unit, number=True), *(Head(name, text=True) for name in words)]
-    heads += [*(Head(name, number=True) for name in SIZES), *(Head(one.title, one.unit, number=True) for one in columns)]
+    heads += [Head(name, number=True) for name in SIZES]
+    heads += [Head(one.title, one.unit, number=True) for one in columns]
     facts, ids = [facts_of(trial, label) for trial in trials], anchors(trials)
     rows = []
     for trial, fact in zip(trials, facts):

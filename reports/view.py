@@ -19,8 +19,8 @@ def latest(files: Iterable[Results]) -> list[Trial]:
     found: dict[tuple, Trial] = {}
     for trial in (trial for run in runs for trial in run.trials):
         case, implementation = trial["case"], trial["implementation"]
-        key = (case["id"], case.get("digest"), case.get("seed"), implementation.get("spec"), implementation.get("name"))
-        found[*key, implementation.get("device")] = trial
+        asked = (case["id"], case.get("digest"), str(case.get("seed")))
+        found[*asked, *(implementation.get(name) for name in ("spec", "name", "device"))] = trial
     return list(found.values())
 
 
