@@ -142,7 +142,7 @@ def _figure(
     if drawn > FEW:
         caption += f" Pale lines are {drawn} cases under their layouts, marked ones their medians by implementation."
         caption += naming.left_out(max(0, len({label for label, _ in families}) - FEW), "medians")
-    caption += naming.left_out(len(families) - drawn, "cases, which start at more ranks")
+    caption += naming.left_out(len(families) - drawn, "cases, whose fewest ranks are more,")
     y = Axis("ratio", panels.AUTO)
     svg = panels.grid(plots, title, Axis("ranks", 2), y, _key(plots), shared=False)
     table = tuple(

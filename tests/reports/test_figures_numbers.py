@@ -88,7 +88,7 @@ def test_speed_stands_over_tokens_with_its_bound(trial):
     )
     assert 'class="limit"' in figure.svg and "kernel bound" in words(figure)
     del one["measurement"]["bound_step_s"]
-    assert "kernel bound" not in words(throughput([one])) and "Black" not in throughput([one]).caption
+    assert "kernel bound" not in words(throughput([one])) and "Plain dashes" not in throughput([one]).caption
 
 
 def test_too_many_series_leave_the_world_that_most_implementations_have(trial):
@@ -97,7 +97,7 @@ def test_too_many_series_leave_the_world_that_most_implementations_have(trial):
         one["implementation"].update(name=f"made-{index % 3}", spec=f"made-{index % 3}")
     told = set(words(throughput(trials)))
     assert {"made-0 w8", "made-1 w8", "made-2 w8"} <= told and "made-0 w1" not in told
-    assert "In the table only: 9 series." in throughput(trials).caption and len(throughput(trials).rows) == 12
+    assert "More series are in the table only: 9." in throughput(trials).caption and len(throughput(trials).rows) == 12
 
 
 def test_strong_scaling_is_time_on_the_fewest_ranks_over_time(trial):
@@ -251,6 +251,14 @@ def test_error_maps_show_failures_first_and_one_pass(trial):
         ("out", "tokens x heads", "1", "0", "0.9", "tokens 0 to 15, head 0"),
     ]
     assert figure.rows[2][0] == "packed/even-contiguous-w2-fp64" and "e5" in figure.svg and "80" in words(figure)
+
+
+def test_failures_of_one_case_name_have_one_map(trial):
+    maps = [{"tensor": "out", "by": ["tokens", "heads"], "edges": [0, 16], "ratios": [[7.0]]}]
+    worse = [{**maps[0], "ratios": [[9.0]]}]
+    figure = errors([trial(verdict="FAIL", error_maps=maps), trial(verdict="FAIL", layout="zigzag", error_maps=worse)])
+    assert [row[0] for row in figure.rows] == ["packed/even-zigzag-w2-fp64"]
+    assert "Not shown: 1 more failures with maps." in figure.caption
 
 
 def test_the_cells_of_an_error_map_cover_it_once(trial):
