@@ -105,7 +105,7 @@ def share_step(trial: Trial) -> float | None:
 def bound_tflops(trial: Trial) -> float | None:
     """Forward and backward arithmetic over the time of the fastest kernel alone on the busiest rank's work.
 
-    TFLOP/s a rank, higher is better; no exchange can beat it.
+    TFLOP/s a rank, higher is better; exchange can only slow it down.
     """
     forward, backward, bound = flops_forward(trial), flops_backward(trial), _milliseconds(trial, "bound_step_s")
     return None if forward is None or backward is None else _rate(trial, forward + backward, bound)
