@@ -197,7 +197,7 @@ def worst(trial: Trial, level: str = "required") -> dict[str, Any] | None:
     compared = [
         d for d in trial.get("deviations") or [] if d.get("ratio") is not None and d.get("level", "required") == level
     ]
-    return max(compared, key=lambda d: math.inf if math.isnan(d["ratio"]) else d["ratio"], default=None)
+    return max(compared, key=lambda d: d["ratio"] if d["ratio"] == d["ratio"] else math.inf, default=None)
 
 
 def worst_ratio(trial: Trial) -> float | None:

@@ -3,6 +3,7 @@
 import math
 
 from reports.figures.svg import columns, cut, drawing, rect, text
+from reports.figures.values import beyond, ratio
 
 LABEL = 48
 
@@ -31,10 +32,10 @@ def budgets(ratios: dict[str, list[float]], title: str, bins: int = 48) -> str:
     right, floor, line = left + width + 66, len(ratios) * height, left + width * _place(1.0)
     parts = []
     for row, (label, values) in enumerate(ratios.items()):
-        base = (row + 1) * height
+        base, values = (row + 1) * height, [told for value in values if (told := ratio(value)) is not None]
         parts += [text(0, base - 5, cut(label, LABEL)), f'<path class="base" d="M{left:g} {base}h{width}"/>']
         parts += [_histogram(values, bins, left, width, base, height - 5)]
-        parts += [text(right, base - 5, _number(max(values, key=_order)), "end")]
+        parts += [text(right, base - 5, _number(max(values, key=beyond, default=0.0)), "end")]
     for power in range(-6, 3, 2):
         parts.append(text(left + width * _place(10.0**power), floor + 13, f"1e{power}" if power else "1", "tick"))
     parts += [f'<path class="line" d="M{line:.1f} 0V{floor + 3}"/>', text(right, floor + 13, "worst", "end")]
@@ -61,10 +62,6 @@ def _place(ratio: float) -> float:
     if math.isnan(ratio) or ratio >= 1e2:
         return 1.0
     return 0.0 if ratio <= 1e-6 else (math.log10(ratio) + 6) / 8
-
-
-def _order(ratio: float) -> float:
-    return math.inf if math.isnan(ratio) else ratio
 
 
 def _number(value: float) -> str:
