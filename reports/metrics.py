@@ -105,7 +105,7 @@ def share_step(trial: Trial) -> float | None:
 def bound_tflops(trial: Trial) -> float | None:
     """Forward and backward arithmetic over the time of the fastest kernel alone on the busiest rank's work.
 
-    TFLOP/s a rank, higher is better; no exchange can beat it.
+    TFLOP/s a rank, higher is better; exchange can only slow it down.
     """
     forward, backward, bound = flops_forward(trial), flops_backward(trial), _milliseconds(trial, "bound_step_s")
     return None if forward is None or backward is None else _rate(trial, forward + backward, bound)
@@ -197,7 +197,7 @@ def worst(trial: Trial, level: str = "required") -> dict[str, Any] | None:
     compared = [
         d for d in trial.get("deviations") or [] if d.get("ratio") is not None and d.get("level", "required") == level
     ]
-    return max(compared, key=lambda d: math.inf if math.isnan(d["ratio"]) else d["ratio"], default=None)
+    return max(compared, key=lambda d: d["ratio"] if d["ratio"] == d["ratio"] else math.inf, default=None)
 
 
 def worst_ratio(trial: Trial) -> float | None:

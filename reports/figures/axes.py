@@ -59,7 +59,7 @@ def across(scale: Scale, y: float, form: Callable[[float], str] = short, room: f
     return svg.path("axis", marks) + "".join(svg.text(scale(tick), y + 14, form(tick), "tick") for tick in ticks)
 
 
-def upward(scale: Scale, x: float, width: float, form: Callable[[float], str] = short, room: float = 26) -> str:
+def upward(scale: Scale, x: float, width: float, form: Callable[[float], str] = short, room: float = 24) -> str:
     """Pale lines over `width` at the ticks of an upright axis, labelled on the left of `x`."""
     ticks = scale.ticks(int(abs(scale.end - scale.start) / room) or 1)
     marks = "".join(f"M{svg.number(x)} {svg.number(scale(tick))}h{svg.number(width)}" for tick in ticks)
@@ -94,9 +94,13 @@ def _step(rough: float) -> float:
 
 
 def _steps(low: float, high: float, most: int) -> list[float]:
-    step = _step(max((high - low) / max(most - 1, 1), 1e-29))
-    first = math.ceil(low / step - 1e-9)
-    return [(first + index) * step for index in range(int((high - low) / step + 1e-6) + 1)]
+    """Multiples of the smallest round step that are at most `most`."""
+    step = _step(max((high - low) / max(most, 1), 1e-29))
+    while True:
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < max(most, 2):
+            return [index * step for index in range(first, last + 1)]
+        step = _step(step * 1.01)
 
 
 def _powers(low: float, high: float, base: int) -> list[float]:

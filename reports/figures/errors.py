@@ -8,7 +8,7 @@ from typing import Any
 
 from reports import metrics, view
 from reports.figure import Figure
-from reports.figures import marks, svg, values
+from reports.figures import marks, naming, svg, values
 from reports.metrics import Trial
 from reports.record import Results
 
@@ -40,13 +40,17 @@ class Map:
 
 
 def errors(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure | None:
-    """Maps of the worst failures, then of the worst pass."""
+    """Maps of the worst failures, one a case name, then of the worst pass."""
     label = view.labels(trials)
     mapped = [(trial, maps, _worst(maps)) for trial in trials if (maps := _maps(trial.get("error_maps")))]
     mapped.sort(key=lambda row: (-values.beyond(row[2]), row[0]["case"]["id"], label(row[0])))
     failed = [row for row in mapped if row[0]["verdict"] in ("FAIL", "ERROR")]
     passed = [row for row in mapped if row[0]["verdict"] == "PASS"][:1]
-    chosen = failed[:FAILURES] + passed
+    unlike: dict[tuple[str, str], tuple] = {}
+    for row in failed:
+        unlike.setdefault((naming.case(row[0], "name"), label(row[0])), row)
+    shown = list(unlike.values())[:FAILURES]
+    chosen = shown + passed
     if not chosen:
         return None
     parts, y = [_legend()], 26.0
@@ -59,7 +63,7 @@ def errors(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure | N
     caption = (
         "Largest error over budget by tokens (rightward) and heads (downward), and by rank of the row and owner "
         "of the keys or values; 1 is the line, lower is better. The outlined cell is the worst."
-        + (f" Not shown: {len(failed) - FAILURES} more failures with maps." if len(failed) > FAILURES else "")
+        + (f" Not shown: {len(failed) - len(shown)} more failures with maps." if len(failed) > len(shown) else "")
     )
     rows = tuple(row for trial, maps, _ in chosen for row in _rows(trial, label, maps))
     drawing = svg.drawing(marks.WIDTH, y, "Error over budget by tokens, heads, ranks and owners", "".join(parts))

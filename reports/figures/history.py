@@ -49,11 +49,11 @@ class Line:
 def history(trials: Sequence[Trial], files: Sequence[Results]) -> Figure | None:
     """Cases that at least two runs have; nothing for a single run."""
     runs = _runs(files)
-    lines = _lines(runs, trials)
+    found = _lines(runs, trials)
+    used = sorted({place for line in found for place, *_ in line.told})[-RUNS:]
+    lines = [line for line in (_within(line, used) for line in found) if len(line.told) > 1]
     if not lines:
         return None
-    used = sorted({place for line in lines for place, *_ in line.told})[-RUNS:]
-    lines = [cut for line in lines if len((cut := _within(line, used)).told) > 1]
     told = [_time(run) for run in runs]
     turned = sum(len(line.turns) for line in lines)
     caption = (
@@ -61,29 +61,12 @@ def history(trials: Sequence[Trial], files: Sequence[Results]) -> Figure | None:
         "is faster. The heavy line is the median of all; ✗ and ✓ below the axis count cases that broke or were fixed. "
         + (f"{turned} verdicts changed." if turned else "No verdict changed.")
     )
-    rows = tuple(
-        (
-            line.case,
-            line.who,
-            line.where,
-            told[place],
-            verdict,
-            values.short(step),
-            values.short(step / line.times[0][1] if step and line.times else None),
-            dict(line.turns).get(place, ""),
-        )
-        for line in lines
-        for place, step, verdict in line.told
-    )
-    return Figure(
-        "history",
-        "History",
-        _drawn(lines, used, told),
-        caption,
-        ("case", "implementation", "environment", "run", "verdict", "step ms", "over first", "change"),
-        rows,
-        "Step time",
-    )
+    head = ("case", "implementation", "environment", "runs", "step ms by run", "last / first", "verdict changes")
+    rows = tuple((line.case, line.who, line.where, str(len(line.told)),
+                  " ".join(values.short(step) for _, step, _ in line.told),
+                  values.short(line.change if len(line.times) > 1 else None),
+                  ", ".join(f"{turn} {told[place]}" for place, turn in line.turns)) for line in lines)
+    return Figure("history", "History", _drawn(lines, used, told), caption, head, rows, "Step time")
 
 
 def _runs(files: Sequence[Results]) -> list[Run]:

@@ -140,7 +140,7 @@ def _peak(work: Work) -> float:
 def _layout(name: str, work: Work, made: bool, left: float, y: float, shown: int, top: float) -> str:
     """Bars of ranks with the mean, and the matrix of hops beside them."""
     area = values.numbers(work["area_by_rank"])
-    mean, room = sum(area) / len(area), 88
+    mean, room = sum(area) / len(area), 86
     told = f"{'● ' if made else ''}{name}"
     parts = [
         svg.text(left, y + 12, svg.cut(told, 17), "head"),
@@ -151,11 +151,11 @@ def _layout(name: str, work: Work, made: bool, left: float, y: float, shown: int
         parts += [
             svg.text(left, at + 11, rank, "quiet"),
             svg.rect(f"o{rank % marks.HUES}", left + 14, at + 2, room * value / mean / top, 12),
-            svg.text(left + 14 + room * value / mean / top + 4, at + 11, f"{value / mean:.2f}"),
+            svg.text(left + 14 + room + 5, at + 11, f"{value / mean:.2f}"),
         ]
     line = svg.number(left + 14 + room / top)
     parts.append(svg.path("edge", f"M{line} {svg.number(y + 20)}v{shown * 16 + 4}"))
-    return "".join(parts) + _hops(work.get("area_by_hop"), left + 136, y + 22, shown)
+    return "".join(parts) + _hops(work.get("area_by_hop"), left + 140, y + 22, shown)
 
 
 def _hops(told: Any, left: float, y: float, shown: int) -> str:

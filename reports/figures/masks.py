@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from reports.figures.marks import HUES
 from reports.figures.svg import drawing, rect, text
+from reports.figures.values import finite
 
 LEVELS = (0.0, 0.34, 0.999)
 
@@ -32,6 +33,7 @@ def mask(picture: dict, title: str) -> str:
 
 def bars(values: Sequence[float], title: str) -> str:
     """One horizontal bar a rank, labelled with its rank and its share of the mean; a line marks the mean."""
+    values = [max(0.0, finite(value) or 0.0) for value in values]
     mean = sum(values) / len(values) if values else 0
     top = max(values, default=0) or 1
     rows = []
@@ -48,8 +50,9 @@ def bars(values: Sequence[float], title: str) -> str:
 
 def hops(area: Sequence[Sequence[float]], title: str) -> str:
     """Who works on whose keys: a rank a row, an owner of keys a column, the darker the more, the share in per cent."""
+    area = [[max(0.0, finite(value) or 0.0) for value in row] for row in area]
     total = sum(map(sum, area)) or 1
-    top = max(map(max, area)) or 1
+    top = max((value for row in area for value in row), default=0) or 1
     cells = []
     for y, row in enumerate(area):
         cells += [text(5, 16 * y + 25, y), text(26 * y + 23, 10, y)]
@@ -57,7 +60,7 @@ def hops(area: Sequence[Sequence[float]], title: str) -> str:
             left, upper = 26 * x + 11, 16 * y + 14
             cells.append(f'<rect fill-opacity="{0.75 * value / top:.2f}" x="{left}" y="{upper}"/>')
             cells.append(text(left + 12, upper + 11, f"{100 * value / total:.0f}"))
-    return drawing(26 * len(area) + 12, 16 * len(area) + 14, title, "".join(cells), "hops")
+    return drawing(26 * max(map(len, area), default=1) + 12, 16 * len(area) + 14, title, "".join(cells), "hops")
 
 
 def boxes(

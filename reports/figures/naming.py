@@ -66,4 +66,4 @@ def most(kinds: Iterable[Kind], count: int) -> tuple[list[Kind], int]:
 
 def left_out(count: int, what: str) -> str:
     """A sentence for the caption, where something is not drawn."""
-    return f" In the table only: {count} {what}." if count else ""
+    return f" More {what} are in the table only: {count}." if count else ""

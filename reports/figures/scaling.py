@@ -120,16 +120,14 @@ def _panel(title: str, runs: list[Run], place: int, ideal: bool = False) -> Pane
     for run in runs:
         if naming.world(run.base) == first:
             families[run.label, run.family].append((run.world, run.told[place]))
-    several = len({label for label, _ in families}) > 1
-    if len(families) <= FEW:
-        pale, told = (), {f"{_words(key)}{f' {label}' if several else ''}": found
-                          for (label, key), found in families.items()}
-    else:
-        pale, told = tuple(map(tuple, families.values())), defaultdict(list)
+    several, pale = len({label for label, _ in families}) > 1, ()
+    told = [(_words(key) + (f" {label}" if several else ""), found) for (label, key), found in families.items()]
+    if len(told) > FEW:
+        pale, merged = tuple(map(tuple, families.values())), defaultdict(list)
         for (label, _), found in families.items():
-            told[f"median, {label}"] += found
-    series = [Series(name, index, tuple(panels.middles(found)))
-              for index, (name, found) in enumerate(list(told.items())[:FEW])]
+            merged[f"median, {label}"] += found
+        told = list(merged.items())[:FEW]
+    series = [Series(name, index, tuple(panels.middles(found))) for index, (name, found) in enumerate(told)]
     worlds = sorted({world for found in families.values() for world, _ in found})
     bound = Series("ideal", None, tuple((world, world / first) for world in worlds))
     return Panel(title, (*series, *([bound] if ideal else [])), () if ideal else ((1.0, "ideal"),), pale)
@@ -138,11 +136,13 @@ def _panel(title: str, runs: list[Run], place: int, ideal: bool = False) -> Pane
 def _figure(
     anchor: str, title: str, runs: list[Run], plots: list[Panel], heads: tuple[str, ...], caption: str, metric: str
 ) -> Figure:
-    families = {(run.label, run.family): naming.world(run.base) == _first(runs) for run in runs}
+    first = _first(runs)
+    families = {(run.label, run.family): naming.world(run.base) == first for run in runs}
     drawn = sum(families.values())
     if drawn > FEW:
-        caption += f" Pale lines are {drawn} cases under their layouts, heavy ones their medians."
-    caption += naming.left_out(len(families) - drawn, "cases, which start at more ranks")
+        caption += f" Pale lines are {drawn} cases under their layouts, marked ones their medians by implementation."
+        caption += naming.left_out(max(0, len({label for label, _ in families}) - FEW), "medians")
+    caption += naming.left_out(len(families) - drawn, "cases, whose fewest ranks are more,")
     y = Axis("ratio", panels.AUTO)
     svg = panels.grid(plots, title, Axis("ranks", 2), y, _key(plots), shared=False)
     table = tuple(

@@ -1,72 +1,35 @@
 """One step of every rank over time: what it computes, what it sends and receives in which hop, when it waits."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from reports import metrics, view
 from reports.figure import Figure
 from reports.figures import axes, marks, naming, svg, values
+from reports.figures.lanes import Lane, Span, Transfer, length, of_trial
 from reports.metrics import Trial
 from reports.record import Results
 
-DRAWN, RANKS, LANES, EVENTS = 3, 8, 2, 400
+DRAWN, RANKS, ROWS, EVENTS = 3, 8, 2, 400
 LEFT, RIGHT, LANE = 96, 132, 13
-Span = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """One call that moves bytes: seconds from the start of the step, what it is, of which hop."""
-
-    span: Span
-    kind: str
-    peer: int | None
-    bytes: float | None
-    hop: int | None
-    phase: str
-
-    @property
-    def way(self) -> str:
-        """The lane it is drawn in: sent, got or all."""
-        return "sent" if self.kind == "send" else "got" if self.kind in ("receive", "recv") else "all"
-
-
-@dataclass(frozen=True)
-class Lane:
-    """What one rank did: phases by name, transfers, waits with their hops."""
-
-    phases: tuple[tuple[str, Span], ...]
-    transfers: tuple[Transfer, ...]
-    waits: tuple[tuple[Span, int | None], ...]
-
-    @property
-    def exposed(self) -> float:
-        return metrics.exposed_s({"waits": [span for span, _ in self.waits]})
-
-    @property
-    def compute(self) -> float:
-        phases = [(name, *span) for name, span in self.phases]
-        return metrics.compute_s({"phases": phases, "waits": [span for span, _ in self.waits]})
 
 
 def timeline(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure | None:
-    """The longest recorded step of each implementation, most ranks first: a compute lane a rank over its transfers."""
-    read = [(trial, _lanes(trial)) for trial in trials]
-    told = [(trial, lanes, _length(trial, lanes)) for trial, lanes in read if any(lane.phases for lane in lanes)]
+    """The recorded step of each implementation on most ranks with most work: a compute lane a rank over transfers."""
+    read = [(trial, of_trial(trial)) for trial in trials]
+    told = [(trial, lanes, length(trial, lanes)) for trial, lanes in read if any(lane.phases for lane in lanes)]
     label = view.labels(trials)
     chosen: dict[str, tuple] = {}
-    for row in sorted(told, key=lambda row: (-len(row[1]), -row[2], row[0]["case"]["id"])):
+    for row in sorted(told, key=lambda row: (-len(row[1]), -_work(row[0]), -row[2], row[0]["case"]["id"])):
         chosen.setdefault(label(row[0]), row)
     if not chosen:
         return None
     drawn = sorted(chosen.items())[:DRAWN]
     parts, y = [_legend()], 24.0
-    rows = [_row(trial, name, rank, lane, length) for name, (trial, lanes, length) in sorted(chosen.items())
-            for rank, lane in enumerate(lanes)]
-    for name, (trial, lanes, length) in drawn:
+    rows = tuple(_row(trial, name, rank, lane, whole) for name, (trial, lanes, whole) in sorted(chosen.items())
+                 for rank, lane in enumerate(lanes))
+    for name, (trial, lanes, whole) in drawn:
         title = f"{trial['case']['id']}  {name}"
-        part, height = _step(title, lanes[:RANKS], length, y)
+        part, height = _step(title, lanes[:RANKS], whole, y)
         parts.append(part)
         y += height
     caption = (
@@ -76,89 +39,28 @@ def timeline(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure |
     hidden = max(0, *(len(lanes) - RANKS for _, (_, lanes, _) in drawn))
     caption += naming.left_out(hidden, "ranks")
     caption += naming.left_out(len(chosen) - len(drawn), "implementations")
-    head = (
-        "case",
-        "implementation",
-        "rank",
-        "step ms",
-        "compute ms",
-        "exposed ms",
-        "exposed share",
-        "transfers",
-        "bytes",
-    )
-    return Figure(
-        "timeline",
-        "One step over time",
-        svg.drawing(marks.WIDTH, y, "One step of every rank over time", "".join(parts)),
-        caption,
-        head,
-        tuple(rows),
-        "Exposed communication",
-    )
+    head = ("case", "implementation", "rank", "step ms", "compute ms", "exposed ms", "exposed share", "transfers",
+            "bytes")
+    drawing = svg.drawing(marks.WIDTH, y, "One step of every rank over time", "".join(parts))
+    return Figure("timeline", "One step over time", drawing, caption, head, rows, "Exposed communication")
 
 
-def _row(trial: Trial, name: str, rank: int, lane: Lane, length: float) -> tuple[str, ...]:
+def _work(trial: Trial) -> float:
+    return values.of(metrics.flops_forward, trial) or 0.0
+
+
+def _row(trial: Trial, name: str, rank: int, lane: Lane, whole: float) -> tuple[str, ...]:
     moved = sum(one.bytes or 0 for one in lane.transfers)
-    return (
-        trial["case"]["id"],
-        name,
-        str(rank),
-        values.short(length * 1e3),
-        values.short(lane.compute * 1e3),
-        values.short(lane.exposed * 1e3),
-        values.short(lane.exposed / length),
-        str(len(lane.transfers)),
-        f"{moved:.0f}",
-    )
+    times = (whole * 1e3, lane.compute * 1e3, lane.exposed * 1e3, lane.exposed / whole)
+    return (trial["case"]["id"], name, str(rank), *map(values.short, times), str(len(lane.transfers)), f"{moved:.0f}")
 
 
-def _lanes(trial: Trial) -> list[Lane]:
-    return [_lane(values.table(one)) for one in values.items(values.table(trial.get("timeline")).get("ranks"))]
-
-
-def _lane(told: dict[str, Any]) -> Lane:
-    phases = [(str(one[0]), span) for one in values.items(told.get("phases")) if (span := _span(one, 1))]
-    waits = [(span, _whole(one[2:3])) for one in values.items(told.get("waits")) if (span := _span(one, 0))]
-    moved = [_transfer(values.table(one)) for one in values.items(told.get("transfers"))]
-    return Lane(tuple(phases), tuple(one for one in moved if one), tuple(waits))
-
-
-def _transfer(told: dict[str, Any]) -> Transfer | None:
-    span = _span([told.get("start"), told.get("end")], 0)
-    return span and Transfer(
-        span,
-        str(told.get("kind")),
-        _whole([told.get("peer")]),
-        values.positive(told.get("bytes")),
-        _whole([told.get("hop")]),
-        str(told.get("phase")),
-    )
-
-
-def _span(told: Any, first: int) -> Span | None:
-    pair = [values.finite(one) for one in values.items(told)[first : first + 2]]
-    return (pair[0], pair[1]) if len(pair) == 2 and None not in pair and 0 <= pair[0] <= pair[1] else None
-
-
-def _whole(told: list[Any]) -> int | None:
-    number = values.finite(told[0]) if told else None
-    return None if number is None else int(number)
-
-
-def _length(trial: Trial, lanes: list[Lane]) -> float:
-    ends = [span[1] for lane in lanes for _, span in lane.phases] + [
-        one.span[1] for lane in lanes for one in lane.transfers
-    ]
-    return max(values.positive(values.table(trial.get("timeline")).get("step_s")) or 0, *ends, 1e-9)
-
-
-def _step(title: str, lanes: Sequence[Lane], length: float, y: float) -> tuple[str, float]:
+def _step(title: str, lanes: Sequence[Lane], whole: float, y: float) -> tuple[str, float]:
     """One step with its axis, and the height it takes."""
-    scale = axes.Scale(0, length * 1e3, LEFT, marks.WIDTH - RIGHT)
+    scale = axes.Scale(0, whole * 1e3, LEFT, marks.WIDTH - RIGHT)
     parts, top = [svg.text(0, y + 14, svg.cut(title, 120), "head")], y + 26
     for rank, lane in enumerate(lanes):
-        part, height = _rank(rank, lane, scale, length, top)
+        part, height = _rank(rank, lane, scale, whole, top)
         parts.append(part)
         top += height
     parts += [
@@ -169,12 +71,12 @@ def _step(title: str, lanes: Sequence[Lane], length: float, y: float) -> tuple[s
     return "".join(parts), top + 34 - y
 
 
-def _rank(rank: int, lane: Lane, scale: axes.Scale, length: float, y: float) -> tuple[str, float]:
+def _rank(rank: int, lane: Lane, scale: axes.Scale, whole: float, y: float) -> tuple[str, float]:
     """A lane of computing over a lane of sends, of receives and of collectives, each where there are some."""
     right = marks.WIDTH - RIGHT + 10
-    parts = [svg.text(0, y + 10, f"rank {rank}", "head"), _computing(lane, scale, length, y),
+    parts = [svg.text(0, y + 10, f"rank {rank}", "head"), _computing(lane, scale, whole, y),
              svg.text(right, y + 10, f"{values.short(lane.exposed * 1e3)} ms exposed"),
-             svg.text(right, y + 23, f"{100 * lane.exposed / length:.0f} % of the step", "quiet")]
+             svg.text(right, y + 23, f"{100 * lane.exposed / whole:.0f} % of the step", "quiet")]
     top = y + LANE + 3
     for name, words in (("sent", "sends"), ("got", "receives"), ("all", "collectives")):
         mine = [one for one in lane.transfers if one.way == name][:EVENTS]
@@ -186,7 +88,7 @@ def _rank(rank: int, lane: Lane, scale: axes.Scale, length: float, y: float) -> 
     return "".join(parts), max(top - y, 2 * LANE) + 10
 
 
-def _computing(lane: Lane, scale: axes.Scale, length: float, y: float) -> str:
+def _computing(lane: Lane, scale: axes.Scale, whole: float, y: float) -> str:
     """Phases with their names, hatched where the rank waits."""
     waits = lane.waits[:EVENTS]
     parts = [svg.text(LEFT - 6, y + 10, "compute", "end quiet")]
@@ -197,14 +99,14 @@ def _computing(lane: Lane, scale: axes.Scale, length: float, y: float) -> str:
     for name, (start, end) in lane.phases:
         told = svg.cut(name, 12)
         room = scale(end * 1e3) - scale(start * 1e3)
-        if room > svg.wide(told) + 8 and not _covered((start, end), lane, length):
+        if room > svg.wide(told) + 8 and not _covered((start, end), lane, whole):
             parts.append(svg.text(scale(start * 1e3) + 4, y + 10, told))
     return "".join(parts)
 
 
-def _covered(span: Span, lane: Lane, length: float) -> bool:
+def _covered(span: Span, lane: Lane, whole: float) -> bool:
     """Whether a wait stands where a phase's name would."""
-    room = span[0] + length * 0.06
+    room = span[0] + whole * 0.06
     return any(start < room and end > span[0] for (start, end), _ in lane.waits)
 
 
@@ -233,7 +135,7 @@ def _stacked(transfers: Sequence[Transfer]) -> list[int]:
     for one in sorted(transfers, key=lambda one: one.span):
         row = next((index for index, end in enumerate(free) if end <= one.span[0]), None)
         if row is None:
-            row = len(free) if len(free) < LANES else LANES - 1
+            row = len(free) if len(free) < ROWS else ROWS - 1
         free[row : row + 1] = [one.span[1]]
         rows.append((one, row))
     placed = {id(one): row for one, row in rows}
