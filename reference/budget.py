@@ -103,10 +103,12 @@ def rows(name: str, actual: Tensor, truth: Truth, twin: Twin | None, dtype: torc
     finite or breaks an exact rule has inf, and no part in the ratio of its block.
     """
     table = _Table(name, actual.to(truth.lse.device), truth, compare)
-    lost = ~table.error.isfinite().all(-1)
-    table.error.masked_fill_(lost[..., None], 0)
+    most = table.error.amax(-1)
+    lost = most.isinf()
+    if lost.any():
+        table.error.masked_fill_(lost[..., None], 0)
     if dtype == torch.float64:
-        found = table.error.amax(-1) / _allowance(table)
+        found = most / _allowance(table)
     else:
         block = blocks(*table.error.shape[::2], documents).to(truth.lse.device)
         found = _shared_out(table, _ratios(table, truth, twin, dtype, block)[0], block)
