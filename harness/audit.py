@@ -83,7 +83,7 @@ def breaches(case: Case, mask: Mask, layout: list[Tensor], moved: Traffic) -> li
     """Ends that do not fit (D6), keys that never came (D9)."""
     found = [Breach("D6", f"the ends of a call do not fit: {words}", "equal calls at both ends", words)
              for words in moved.unlike[:1]]
-    done = _counted(case, mask, _Layout(layout))
+    done = _counted(mask, case.shape, _Layout(layout))
     return found + _absent(done.need, moved)
 
 
@@ -101,7 +101,7 @@ def _absent(need: tuple[int, ...], moved: Traffic) -> list[Breach]:
 def lavish(case: Case, mask: Mask, layout: list[Tensor], sent: Iterable[int | None], when: str = "") -> list[Breach]:
     """Bytes beyond 1.1 times the need (D9, strict), where the ranks `sent` so many in one step."""
     itemsize = DTYPES[case.dtype].itemsize
-    allowed = _counted(case, mask, _Layout(layout)).send_bytes(case.shape, itemsize, max(itemsize, 4))
+    allowed = _counted(mask, case.shape, _Layout(layout)).send_bytes(case.shape, itemsize, max(itemsize, 4))
     for rank, (least, much) in enumerate(zip(allowed, sent, strict=True)):
         if least >= GATED and much is not None and much > EXCESS * least:
             headline = f"rank {rank} sends {much / least:.2f} times the bytes that the mask needs{when}"
@@ -119,13 +119,13 @@ class _Layout(tuple):
 
 
 @lru_cache(maxsize=64)
-def _counted(case: Case, mask: Mask, layout: _Layout) -> Work:
-    return counted(mask, _rows(mask, case.shape), case.shape, layout.parts)
+def _counted(mask: Mask, shape: Shape, layout: _Layout) -> Work:
+    return counted(mask, _rows(mask, shape), shape, layout.parts)
 
 
 @lru_cache(maxsize=64)
 def _work(case: Case, mask: Mask, layout: _Layout) -> dict[str, Any]:
-    done = _counted(case, mask, layout)
+    done = _counted(mask, case.shape, layout)
     forward, backward = done.flops(case.shape)
     others = _standard(mask, case.shape, len(layout))
     return {"area": done.area, "flops_forward": forward, "flops_backward": backward, **_shares(done, case),
@@ -138,12 +138,11 @@ def _shares(done: Work, case: Case) -> dict[str, Any]:
             "need_bytes": done.need_bytes(case.shape, DTYPES[case.dtype].itemsize)}
 
 
-@lru_cache(maxsize=64)
 def _standard(mask: Mask, shape: Shape, world: int) -> dict[str, Work]:
     """The work of each layout that everybody knows, which says nothing of one rank and takes long for long rows."""
     if world == 1 or shape.batch * shape.tokens > LARGEST_COMPARED:
         return {}
-    return {name: counted(mask, _rows(mask, shape), shape, parts)
+    return {name: _counted(mask, shape, _Layout([part.expand(shape.batch, -1) for part in parts]))
             for name, parts in standard(shape.tokens, world).items()}
 
 

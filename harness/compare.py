@@ -64,6 +64,12 @@ class Verdict:
     breaches: list[Breach] = field(default_factory=list)
 
     @property
+    def nearest(self) -> Deviation | None:
+        """The deviation with the largest ratio, failed or not."""
+        compared = [deviation for deviation in self.deviations if deviation.ratio is not None]
+        return max(compared, key=lambda deviation: _size(deviation.ratio), default=None)
+
+    @property
     def worst(self) -> Deviation | None:
         """The failed deviation that is named first: a missing or broken row explains more than a larger number."""
         failed = [deviation for deviation in self.deviations if deviation.failed]

@@ -1,6 +1,7 @@
-"""After a failure: the smallest case that still fails, and the attention matrix as it was read back from the ranks.
+"""After a failure: the smallest case that still fails, the attention matrix as it was read back from the ranks, and
+whose keys the errors of out come from.
 
-Both are trials of their own on the same living ranks, so that whatever happens in them leaves the failure as it is.
+All are trials of their own on the same living ranks, so that whatever happens in them leaves the failure as it is.
 """
 
 import re
@@ -10,6 +11,7 @@ from typing import Any
 from cases import generate
 from cases.case import Case
 from harness.arguments import Settings
+from harness.by_owner import attributable
 from harness.clock import Timing
 from harness.entries import again, described
 from harness.recover import recoverable
@@ -28,6 +30,12 @@ def alike(found: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two failures have the same first line but for its numbers, and how much it explains."""
     lines = (one["diagnosis"]["headline"] for one in (found, other))
     return len({NUMBERS.sub("#", HOW_MUCH.sub("", line)) for line in lines}) == 1
+
+
+def _off(found: dict[str, Any], tensor: str) -> bool:
+    """Whether a tensor of a record is over its budget."""
+    return any(one["tensor"] == tensor and not (one["ratio"] is None or one["ratio"] <= 1)
+               for one in found["deviations"])
 
 
 class Investigation:
@@ -52,7 +60,17 @@ class Investigation:
         recovered = self._run(smallest, spec, "recover") if kind == "dense" and recoverable(smallest) else None
         if found is not None:
             found["diagnosis"]["recovered"] = recovered and recovered.get("recovered")
+        self._attribute(found, case, spec, kind)
         self.runner.hold(None)
+
+    def _attribute(self, found: dict[str, Any] | None, case: Case, spec: str, kind: str) -> None:
+        """Adds to `error_maps` whose keys the errors of out come from."""
+        if not self.runner.share(kind == "dense" and attributable(case) and found and _off(found, "out")):
+            return
+        told = self._run(case, spec, "owners")
+        if found is not None and told and told.get("ratios"):
+            by_owner = {"tensor": "out", "by": ["ranks", "owners"], "ratios": told["ratios"]}
+            found["error_maps"] = [*(found["error_maps"] or []), by_owner]
 
     def _shrink(self, found: dict[str, Any] | None, case: Case, spec: str, kind: str) -> Case:
         """`shrunk` of the diagnosis: the case, its command, how many were tried. A smaller case counts where it fails

@@ -21,9 +21,9 @@ def side_by_side(answers: list[Answer], layout: list[Tensor], ranks: Ranks) -> d
 
 
 def judge(answers: list[Answer], layout: list[Tensor], found: dict[int, Verdict]) -> tuple[Verdict, Answer]:
-    """The verdict on all answers, and the one that decides it: the first that is not right. `found` is what is known
-    of their numbers already."""
-    verdict, decides = None, answers[0]
+    """The verdict on all answers, and the one that decides it: the first that is not right, of right ones the one that
+    is nearest to its budget. `found` is what is known of their numbers already."""
+    verdict, decides, most = None, answers[0], -1.0
     for number, answer in enumerate(answers):
         own = compare(answer, answer.problem, layout, found.get(number))
         verdict = own if verdict is None else worse(verdict, own)
@@ -31,6 +31,8 @@ def judge(answers: list[Answer], layout: list[Tensor], found: dict[int, Verdict]
             if answer.what:
                 verdict.reason = f"{answer.requirement}: {answer.what}: {verdict.reason}"
             return verdict, answer
+        if own.nearest and own.nearest.ratio > most:
+            decides, most = answer, own.nearest.ratio
     return verdict, decides
 
 

@@ -48,7 +48,7 @@ def joined(records: dict[int, dict[str, Any]], case: Case) -> dict[str, Any]:
     told = {"reason": f"ranks {ranks} of {case.ranks}: {other['reason']}", "diagnosis": other["diagnosis"]}
     if told["diagnosis"]:
         told["diagnosis"] |= {"again": again(case, asked["spec"], asked["device"])}
-    return whole | {name: other[name] for name in ("verdict", "deviations")} | told
+    return whole | {name: other.get(name) for name in ("verdict", "deviations", "error_maps")} | told
 
 
 @contextmanager

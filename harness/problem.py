@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -56,6 +57,16 @@ class Problem:
     def compared(self) -> Tensor | None:
         """`[B, Hq, S]` bool: queries whose out, lse and dq are compared; None is all of them."""
         return self.truth.live if "dead.undefined" in self.variants else None
+
+    def valued(self, held: Tensor) -> "Problem":
+        """The same with the values of the keys that are `held` `[B, S]`, and 0 for all others. What attention makes of
+        both parts adds up: it is linear in v."""
+        other, gone = copy(self), ~held[:, None, :, None]
+        for name in ("truth", "twin"):
+            vars(other).pop(name, None)
+        other.clean, other.given = (replace(numbers, v=numbers.v.masked_fill(gone, 0))
+                                    for numbers in (self.clean, self.given))
+        return other
 
     def without_dead_dout(self, numbers: Numbers) -> Numbers:
         dead = dead_rows(self.mask, self.rows)

@@ -16,6 +16,7 @@ from harness.compare import Verdict, breached
 from harness.contract import Breach
 from harness.course import follow
 from harness.diagnose import diagnose
+from harness.error_maps import error_maps
 from harness.implementation import Implementation, Session, Setting
 from harness.judging import judge, side_by_side
 from harness.problem import Problem, problem_of
@@ -74,7 +75,8 @@ def turns(case: Case, implementation: Implementation, ranks: Ranks, timing: Timi
     diagnosis = about.amid(decides, diagnosis)
     told = about.entry(verdict, started, ranks, layout, problem, moved.completed(measured and measured.record),
                        diagnosis, moved)
-    return told | {"timeline": measured and measured.timeline}
+    maps = error_maps(verdict, decides) if diagnosed else None
+    return told | {"timeline": measured and measured.timeline, "error_maps": maps}
 
 
 def timed(session: Session, problem: Problem, layout: list[Tensor], ranks: Ranks, timing: Timing,

@@ -8,6 +8,7 @@ from typing import Any
 from cases import bench
 from cases.case import Case
 from harness import limits, probing, trial
+from harness.by_owner import run_owners
 from harness.clock import Timing
 from harness.implementation import Implementation
 from harness.places import run_placed
@@ -19,7 +20,7 @@ from harness.trial import fresh_seed, run_trial
 from harness.turns import alternate
 
 KINDS = {"dense": run_trial, "verdict": partial(run_trial, diagnosed=False), "probes": run_probes,
-         "relations": run_relations, "recover": run_recovery}
+         "relations": run_relations, "recover": run_recovery, "owners": run_owners}
 TURNS = {"dense": trial.turns, "probes": probing.turns}
 CHOICES = ("auto", "dense", "probes", "relations")
 LARGEST_DENSE = 1 << 14

@@ -94,6 +94,36 @@ def judge(actual: Mapping[str, Tensor | None], truth: Truth, twin: Twin | None, 
     return found
 
 
+@torch.no_grad()
+def rows(name: str, actual: Tensor, truth: Truth, twin: Twin | None, dtype: torch.dtype,
+         documents: Tensor | None = None, compare: Tensor | None = None) -> Tensor:
+    """`[B, H, S]` error/budget of each row of one tensor; the largest is the ratio that `judge` gives.
+
+    Below fp64 a row has the ratio of its block, times its own error over that of the block's worst row. What is not
+    finite or breaks an exact rule has inf, and no part in the ratio of its block.
+    """
+    table = _Table(name, actual.to(truth.lse.device), truth, compare)
+    most = table.error.amax(-1)
+    lost = most.isinf()
+    if lost.any():
+        table.error.masked_fill_(lost[..., None], 0)
+    if dtype == torch.float64:
+        found = most / _allowance(table)
+    else:
+        block = blocks(*table.error.shape[::2], documents).to(truth.lse.device)
+        found = _shared_out(table, _ratios(table, truth, twin, dtype, block)[0], block)
+    broken = _broken_exactly(table, truth)
+    return found.masked_fill_(lost if broken is None else lost | broken.off, torch.inf)
+
+
+def _shared_out(table: "_Table", ratio: Tensor, block: Tensor) -> Tensor:
+    """The ratio of each block, `[B, H, N]`, for its rows by their errors."""
+    own = table.error.square().sum(-1).sqrt()
+    index = block[:, None].expand_as(own)
+    most = torch.zeros_like(ratio).scatter_reduce_(2, index, own, "amax").gather(2, index)
+    return torch.where(own > 0, ratio.gather(2, index) * (own / most), 0)
+
+
 class _Table:
     """One tensor, its truth and their distance in fp64, all `[B, H, S, D]`; D is 1 for lse."""
 
@@ -127,15 +157,19 @@ class _Table:
 
 def _worst_element(table: _Table) -> Deviation:
     """The rule for fp64."""
-    allowance = FP64_TOLERANCE * table.expected.abs().masked_fill_(~table.finite, 0).max().clamp(min=1).item()
+    allowance = _allowance(table)
     where = _largest(table.error)
     token, error = int(where[2]), table.error[tuple(where)].item()
     off = (table.error > allowance).any(-1) if error > allowance else None
     return replace(table.deviation(where, (token, token + 1), error / allowance, error, allowance), off=off)
 
 
-def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, block: Tensor) -> Deviation:
-    """The rule below fp64."""
+def _allowance(table: _Table) -> float:
+    return FP64_TOLERANCE * table.expected.abs().masked_fill_(~table.finite, 0).max().clamp(min=1).item()
+
+
+def _ratios(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, block: Tensor) -> tuple[Tensor, ...]:
+    """Of each block, `[B, H, N]`: error/allowance, error and allowance."""
     rounding = _unit(dtype) * table.wide(getattr(truth, f"terms_{table.name}"))
     if table.name == "lse":
         stored = torch.where(table.finite, 1 + table.expected.square(), 0).sqrt() * _unit(table.dtype)
@@ -144,7 +178,12 @@ def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, bl
     if not twin_error.isfinite().all():
         raise ValueError(f"{dtype} cannot hold {table.name}: the twin is not finite where the truth is")
     error, allowance = _norms(table.error, block), FACTOR * (twin_error + _norms(rounding * table.judged, block))
-    ratio = torch.where(error == 0, 0, error / allowance)
+    return torch.where(error == 0, 0, error / allowance), error, allowance
+
+
+def _worst_block(table: _Table, truth: Truth, twin: Twin, dtype: torch.dtype, block: Tensor) -> Deviation:
+    """The rule below fp64."""
+    ratio, error, allowance = _ratios(table, truth, twin, dtype, block)
     batch, head, worst = _largest(ratio).tolist()
     tokens = (block[batch] == worst).nonzero()[:, 0]
     token, dim = _largest(table.error[batch, head, tokens]).tolist()

@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
+from reports import fit
+
 NUMBER = (int, float)
 NUMBERS = [NUMBER]
-NON_FINITE = ("inf", "-inf", "nan")
 LARGEST = 10**300
 VERDICTS = ("PASS", "FAIL", "ERROR", "SKIP")
 NEEDED = (("case", dict), ("implementation", dict), ("verdict", str), ("case.id", str), ("case.name", str),
           ("case.world", int))
+LOAD = {"area_by_rank": NUMBERS, "need_bytes": NUMBERS, "area_by_hop": [NUMBERS]}
+SPAN, WAIT = [(str, *NUMBER)], [(*NUMBER, type(None))]
 TEXTS = dict.fromkeys(("headline", "requirement", "expected", "actual", "place", "level", "again"), str)
 FORMS = {
     "run": {"time": str, "argv": [str], "settings": dict, "environment": dict},
@@ -25,8 +28,13 @@ FORMS = {
         "measurement": dict.fromkeys(("load_s", "forward_s", "backward_s", "step_s", "rank_step_s", "bytes_sent",
                                       "messages", "peak_bytes", "extra_bytes", "bound_forward_s", "bound_step_s",
                                       "silent_forward_s", "silent_step_s"), NUMBERS),
-        "work": {**dict.fromkeys(("area", "flops_forward", "flops_backward"), NUMBER), "area_by_rank": NUMBERS,
-                 "need_bytes": NUMBERS, "area_by_hop": [NUMBERS]},
+        "work": {**dict.fromkeys(("area", "flops_forward", "flops_backward"), NUMBER), **LOAD,
+                 "layouts": dict.fromkeys(fit.LAYOUTS, LOAD)},
+        "timeline": {"step_s": NUMBER, "ranks": [{
+            "phases": [SPAN], "waits": [WAIT],
+            "transfers": [{"start": NUMBER, "end": NUMBER, "kind": str, "peer": int, "bytes": NUMBER, "hop": int,
+                           "phase": str}]}]},
+        "error_maps": [{"tensor": str, "by": [str], "edges": [int], "ratios": [[(*NUMBER, str)]]}],
         "picture": {"allowed": [NUMBERS], "owner": [int]},
     },
 }
@@ -46,7 +54,7 @@ def check(kind: str, record: dict[str, Any]) -> None:
         raise ValueError(f"field verdict is none of {', '.join(VERDICTS)}: {record['verdict'][:40]!r}")
     for deviation in record.get("deviations") or []:
         ratio = deviation.get("ratio")
-        if isinstance(ratio, str) and ratio not in NON_FINITE:
+        if isinstance(ratio, str) and ratio not in fit.NON_FINITE:
             raise ValueError(f"field deviations.ratio is no number: {ratio!r}")
     hops = (record.get("work") or {}).get("area_by_hop") or []
     if any(len(row) != len(hops) for row in hops):
@@ -54,6 +62,8 @@ def check(kind: str, record: dict[str, Any]) -> None:
     picture = record.get("picture") or {}
     if picture and len(picture.get("allowed") or []) != len(picture.get("owner") or []):
         raise ValueError("field picture.owner does not fit picture.allowed")
+    for words in fit.wrong(record):
+        raise ValueError(f"field {words}")
 
 
 def _at(record: dict[str, Any], name: str) -> Any:

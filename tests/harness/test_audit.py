@@ -80,6 +80,6 @@ def test_what_says_nothing_or_takes_long_is_left_out(monkeypatch):
         return audit.work(asked, asked.mask, parts)["layouts"]
 
     assert layouts(causal(1)) is None and set(layouts(causal(4, tokens=5))) == {"zigzag", "striped"}
-    audit._standard.cache_clear()
+    audit._work.cache_clear()
     monkeypatch.setattr(audit, "LARGEST_COMPARED", 40)
     assert layouts(causal(2, tokens=42)) is None and layouts(causal(2, tokens=40))

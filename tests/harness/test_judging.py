@@ -52,7 +52,9 @@ def test_the_verdict_is_that_of_one_rank_alone(world, wrong):
     assert none == 0 and known == COUNT - len(wrong)
     assert (together.name, together.reason) == (alone.name, alone.reason)
     assert [one.record() for one in together.deviations] == [one.record() for one in alone.deviations]
-    assert decided.number == decides.number == (wrong[0] if wrong else 0)
+    assert decided.number == decides.number and (not wrong or decides.number == wrong[0])
+    alike = [judge([one], positions_of(Dense().layout(CASE, 2), 1), {})[0].nearest for one in answers(wrong)]
+    assert wrong or alike[decides.number] == together.nearest == max(alike, key=lambda one: one.ratio)
 
 
 def test_a_broken_promise_comes_before_numbers_that_another_rank_found_right():
