@@ -29,6 +29,7 @@ THREE = f"{TWO}, load C, forward C, backward C"
 AGAIN = "load A, forward A, backward A, load B, forward B, backward B, forward B, backward B"
 LAYERS = f"load A{4 * ', forward A'}, backward A first, backward A, backward A first, backward A"
 THERE_AND_BACK = "load A, forward A, backward A, load B, forward B, backward B, load A, forward A, backward A"
+BACK_AND_THERE = "load B, forward B, backward B, load A, forward A, backward A, load B, forward B, backward B"
 STACKED = "load A, load B, load C, forward A, forward B, forward C, backward C, backward B, backward A"
 ONCE = {"layouts": ("zigzag",), "dtypes": ("fp64",)}
 ONE_BY_ONE = "load A, forward A, backward A, load B, forward B, backward B, load C, forward C, backward C"
@@ -48,7 +49,7 @@ OWN = {ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3
 STATE = (
     _state("later-batches", EVERYTHING, ONE_BY_ONE),
     _state("plain-first", TEXT, THERE_AND_BACK),
-    _state("plain-again", TEXT, "load B, forward B, backward B, load A, forward A, backward A, load B, forward B, backward B"),
+    _state("plain-again", TEXT, BACK_AND_THERE),
     _state("freed", PACKED, AGAIN, "freed"),
     _state("refilled", EVERYTHING, ONE_BY_ONE, "reused"),
     _state("refilled-in-flight", PACKED, TWO, "reused"),

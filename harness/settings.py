@@ -1,6 +1,8 @@
 """Settings of the process that trials share: what an implementation leaves changed the next one lives with."""
 
+import gc
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -75,6 +77,35 @@ def _pop_hooks(before: Any) -> None:
         torch._C._autograd._pop_saved_tensors_default_hooks()
 
 
+def _flushes() -> bool:
+    """Whether numbers below the normal ones of fp32 become zero."""
+    return not float(torch.tensor(1e-40) * 1.0)
+
+
+def _backends() -> tuple[bool, ...]:
+    """Which forms of SDPA may be chosen."""
+    chosen = torch.backends.cuda
+    return (chosen.flash_sdp_enabled(), chosen.mem_efficient_sdp_enabled(), chosen.math_sdp_enabled(),
+            chosen.cudnn_sdp_enabled())
+
+
+def _set_backends(kept: tuple[bool, ...]) -> None:
+    chosen = torch.backends.cuda
+    for enable, on in zip((chosen.enable_flash_sdp, chosen.enable_mem_efficient_sdp, chosen.enable_math_sdp,
+                           chosen.enable_cudnn_sdp), kept):
+        enable(on)
+
+
+def _pop_modes(before: int) -> None:
+    while torch._C._len_torch_function_stack() > before:
+        torch._C._pop_torch_function_stack()
+
+
+def _pop_dispatch_modes(before: int) -> None:
+    while torch._C._len_torch_dispatch_stack() > before:
+        torch._C._pop_torch_dispatch_stack(None)
+
+
 def _world() -> Any:
     return dist.group.WORLD if dist.is_available() and dist.is_initialized() else ()
 
@@ -98,6 +129,15 @@ SETTINGS: dict[str, Setting] = {
     "number of threads": (torch.get_num_threads, torch.set_num_threads),
     "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     "autocast on cpu": (lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+    "autocast dtype on cpu": (lambda: torch.get_autocast_dtype("cpu"),
+                              lambda dtype: torch.set_autocast_dtype("cpu", dtype)),
+    "cache of autocast": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    "flushing of denormal numbers": (_flushes, torch.set_flush_denormal),
+    "choice of SDPA kernels": (_backends, _set_backends),
+    "function modes": (torch._C._len_torch_function_stack, _pop_modes),
+    "dispatch modes": (torch._C._len_torch_dispatch_stack, _pop_dispatch_modes),
+    "collection of garbage": (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    "working directory": (os.getcwd, os.chdir),
     "precision of fp32 products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "anomaly mode": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
     "use of oneDNN": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
@@ -107,6 +147,7 @@ SETTINGS: dict[str, Setting] = {
     "own functions": _functions(torch),
     "methods of Tensor": _functions(Tensor),
     "functions of nn.functional": _functions(torch.nn.functional),
+    "functions of torch.distributed": _functions(dist),
     "clock": (_clock, _set_clock),
     "random numbers on cpu": (lambda: State(torch.get_rng_state().numpy()),
                               lambda state: torch.set_rng_state(state.tensor())),

@@ -10,7 +10,7 @@ from harness.settings import SETTINGS
 from harness.turns import Made, Turns
 
 SEED = 0x72696E67
-WHOSE = {"clock": "Python"}
+WHOSE = dict.fromkeys(("clock", "collection of garbage", "working directory"), "Python")
 
 
 class Surroundings:

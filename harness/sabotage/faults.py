@@ -15,6 +15,7 @@ from harness.sabotage import (
     late,
     layers,
     layout,
+    leaves,
     merge,
     numerics,
     padding,
@@ -25,6 +26,7 @@ from harness.sabotage import (
     routing,
     rows,
     scale,
+    sessions,
     size,
     state,
     timed,
@@ -35,9 +37,10 @@ from harness.sabotage import (
 from harness.sabotage.fault import Fault, kebab
 
 CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
-           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, layers, paths, numerics, size)
+           caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, layers, paths, sessions,
+           leaves, numerics, size)
 
-OUTSIDE = frozenset({"caches", "rows", "ids", "late", "layers", "paths"})
+OUTSIDE = frozenset({"caches", "rows", "ids", "late", "layers", "paths", "sessions", "leaves"})
 """Classes of faults that others brought, who tried to fool the suite and had not seen the diagnosis."""
 
 

@@ -29,6 +29,8 @@ WORDS = {
     "late": r"changed after",
     "layers": r"step \d|after timing|filler|changed after|again|graph",
     "paths": r"window|vision|image|scale|dimension|NaN|row|dk, dv",
+    "sessions": r"batch [B-Z]|step [2-9]",
+    "leaves": r"left changed",
     "numerics": r"rounding|denominator|flushed|precision|overflow|clip|NaN|bits",
     "size": r"last key|never sees|block|dimension|only in (tokens|head|batch row)|beyond|left out",
 }
