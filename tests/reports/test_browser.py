@@ -190,6 +190,7 @@ def test_a_link_to_a_trial_shows_it_even_where_a_filter_hid_it(visit):
     assert 0 <= box["y"] < height
     page.select_option("[name=world]", "1")
     assert row.is_hidden()
+    page.evaluate("window.scrollTo(0, 0)")
     page.evaluate(f"location.hash = {'#' + name!r}")
     row.wait_for(state="visible")
     assert 0 <= row.bounding_box()["y"] < height

