@@ -1,5 +1,9 @@
 """Trial records as a run writes them, small and complete, for the tests of the report."""
 
+import os
+import shutil
+from urllib.parse import quote
+
 import pytest
 
 
@@ -139,3 +143,49 @@ def results_file(tmp_path):
         return tmp_path / name
 
     return write
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless chromium of the system. Skips where it or playwright is missing."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'ringcheck[browser]'")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("needs a chromium or google-chrome on the path")
+    with playwright.sync_playwright() as driver:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=chromium, args=arguments)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def address(results_file, trial, tmp_path):
+    """file:// address of a page of many kinds of trial."""
+    from reports import build
+    from tests.reports.browsing import made
+
+    change = {"case": "packed/even-zigzag-w2-fp64", "implementation": "ring", "old": 1.0, "new": 2.0, "ratio": 2.0}
+    changes = [{**change, "state": state} for state in ("slower", "broke", "faster", "new", "insignificant")]
+    target = tmp_path / "page.html"
+    build.write([results_file(made(trial))], target, changes)
+    return f"file://{quote(str(target))}"
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Opens the page; whatever it says on the console fails the test at its end."""
+    contexts, said = [], []
+
+    def go(anchor="", **options):
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(address + anchor)
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert said == []
