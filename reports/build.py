@@ -135,7 +135,7 @@ def errors(ratios: dict[str, list[float]]) -> Figure:
         "right from wrong, and what is beyond it has an outline; a bar's height is the square root of its count.",
         head=("tensor and dtype", "compared", "median", "worst", "beyond 1"),
         rows=tuple(row(name, values) for name, values in ratios.items()),
-        metric="error-budget",
+        metric="Error over budget",
     )
 
 

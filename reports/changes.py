@@ -5,11 +5,16 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from reports import view
+from reports.compare.states import OTHERS, REGRESSIONS
 from reports.rows import ABSENT, anchor
 
-CALM = {"missing": "−", "incomparable": "≠", "new": "+", "fixed": "✓", "faster": "▴", "insignificant": "≈", "same": "="}
-WORSE = {"broke": "✗", "slower": "▾"}
-TONES = {"broke": "FAIL", "slower": "ERROR", "fixed": "PASS", "faster": "PASS"}
+GLYPHS = {"broke": "✗", "strict lost": "✗", "refuses": "∅", "missing": "−", "slower": "▾", "incomparable": "≠",
+          "new": "+", "fixed": "✓", "strict won": "✓", "answers": "✓", "faster": "▴", "insignificant": "≈", "same": "="}
+MORE, FEWER = "▾", "▴"
+WORSE = {state: GLYPHS.get(state, MORE) for state in REGRESSIONS}
+CALM = {state: GLYPHS.get(state, "≈" if state == "still wrong" else FEWER) for state in OTHERS}
+TONES = {"broke": "FAIL", "strict lost": "FAIL", **dict.fromkeys(set(WORSE) - {"broke", "strict lost"}, "ERROR"),
+         **dict.fromkeys(("fixed", "strict won", "answers", "faster"), "PASS")}
 
 
 def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str]) -> dict[str, Any]:

@@ -42,10 +42,10 @@ def test_a_state_that_is_not_known_to_be_harmless_counts_as_worse():
 
 def test_a_figure_of_the_gallery_has_its_numbers_and_its_metric(results_file, trial, monkeypatch):
     one = Figure(anchor="load-by-rank", title="Load", svg='<svg role="img"><title>t</title></svg>', caption="pairs",
-                 head=("rank", "pairs"), rows=(("0", "<12>"),), metric="load-imbalance")
+                 head=("rank", "pairs"), rows=(("0", "<12>"),), metric="Load imbalance")
     monkeypatch.setattr(build, "gallery", lambda trials, files: [one])
     page = build_page(results_file([trial()]))
-    assert 'id="load-by-rank"' in page and "docs/metrics.md#load-imbalance" in page and "&lt;12&gt;" in page
+    assert 'id="load-by-rank"' in page and "docs/metrics.md</code>, <code>Load imbalance" in page and "&lt;12&gt;" in page
     assert page.index(">Load</a>") < page.index('id="load-by-rank"')
 
 

@@ -42,7 +42,8 @@ class Adopter:
         lent.mkdir(exist_ok=True)
         if not (lent / "ringcheck").exists():
             (lent / "ringcheck").symlink_to(ROOT / "ringcheck")
-        return {**os.environ, "PYTHONPATH": str(lent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
+        return {**own, "PYTHONPATH": str(lent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
 
     def pytest(self, *arguments: str, timeout: float = 120, columns: int = 120) -> subprocess.CompletedProcess:
         """Runs pytest here with the plugin and no other."""
