@@ -13,7 +13,6 @@ from torch import Tensor
 from harness.trace import Call
 
 DIGITS = 7
-Mark = float | torch.cuda.Event
 
 
 @dataclass
@@ -23,56 +22,51 @@ class Posted:
     call: Call
     phase: str
     waited: int
-    start: Mark
-    end: Mark | None = None
+    start: float
+    end: float | None = None
 
 
 @dataclass(frozen=True)
 class Wait:
     """The wait of one rank for what it posted."""
 
-    start: Mark
-    end: Mark
-    first: Posted
+    start: float
+    end: float
+    posted: Posted
 
 
 class Recorder:
     """What one rank posts and waits for, from the first phase on. Calls of groups that are nobody's business, and waits
     for them, never come here; a wait inside torch's own C++ is not seen.
 
-    On a GPU marks are events of the stream that is current: the one that transfers are posted from, and the one that is
-    held up by a wait. So nothing is waited for before the step is over.
+    The host's clock tells all of it, so it is no recorder of nccl: there a wait holds up a stream and no host.
     """
 
-    def __init__(self, device: torch.device):
-        self.device = device
-        self.phases: list[tuple[str, Mark]] = []
-        self.posted: list[Posted] = []
+    def __init__(self):
+        self.phases: list[tuple[str, float]] = []
+        self.posted: Posted = []
         self.waits: list[Wait] = []
-        self._works: dict[int, tuple[Any, list[Posted]]] = {}
-        self._tensors: dict[int, list[Posted]] = {}
-        self._open: dict[str, list[Posted]] = {}
+        self._works: dict[int, tuple[Any, Posted]] = {}
+        self._tensors: dict[int, Posted] = {}
 
     def begin(self, phase: str) -> None:
         """What follows belongs to `phase`; "" ends the last one."""
-        self.phases.append((phase, self._mark()))
+        self.phases.append((phase, perf_counter()))
 
     def around(self, call: Call, make: Callable[[], Any]) -> Any:
         """What `make` returns: it makes the call."""
         if not self.phases:
             return make()
-        posted = Posted(call, self.phases[-1][0], len(self.waits), self._mark())
+        posted = Posted(call, self.phases[-1][0], len(self.waits), perf_counter())
         self.posted.append(posted)
         result = make()
-        if call.group in self._open:
-            self._open[call.group].append(posted)
-        elif result is None:
-            posted.end = self._mark()
+        if result is None:
+            posted.end = perf_counter()
         else:
-            self._await(result, [posted])
+            self._await(result, posted)
         return result
 
-    def _await(self, result: Any, posted: list[Posted]) -> None:
+    def _await(self, result: Any, posted: Posted) -> None:
         """Remembers that whoever waits for a Work or for a tensor waits for what was posted."""
         if isinstance(result, Tensor):
             self._tensors[_memory(result)] = posted
@@ -84,68 +78,38 @@ class Recorder:
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
-        """Hears waits, and what is posted together, until it is left."""
+        """Hears waits until it is left."""
         space = torch.ops._c10d_functional
-        taps = ((dist.Work, "wait", self._waiting), (space, "wait_tensor", lambda original: _Operator(self, original)),
-                (dist.ProcessGroup, "_start_coalescing", self._opening),
-                (dist.ProcessGroup, "_end_coalescing", self._closing))
-        kept = [(owner, name, getattr(owner, name), tap) for owner, name, tap in taps if hasattr(owner, name)]
-        for owner, name, original, tap in kept:
-            setattr(owner, name, tap(original))
+        wait, wait_tensor = dist.Work.wait, space.wait_tensor
+        dist.Work.wait, space.wait_tensor = self._waiting(wait), _Operator(self, wait_tensor)
         try:
             yield
         finally:
-            for owner, name, original, _ in kept:
-                setattr(owner, name, original)
+            dist.Work.wait, space.wait_tensor = wait, wait_tensor
 
     def _waiting(self, original: Callable) -> Callable:
         def wait(work: dist.Work, *args: Any, **kwargs: Any) -> Any:
-            _, posted = self._works.pop(id(work), (None, []))
+            _, posted = self._works.pop(id(work), (None, None))
             return self.wait(posted, lambda: original(work, *args, **kwargs))
 
         return wait
 
-    def _opening(self, original: Callable) -> Callable:
-        def start(group: dist.ProcessGroup, *args: Any) -> Any:
-            self._open[group.group_name] = []
-            return original(group, *args)
+    def tensor(self, x: Tensor) -> Posted | None:
+        """What a functional collective posted whose result is x; None where it was waited for before."""
+        return self._tensors.pop(_memory(x), None) if self._tensors else None
 
-        return start
-
-    def _closing(self, original: Callable) -> Callable:
-        def end(group: dist.ProcessGroup, *args: Any) -> Any:
-            posted, work = self._open.pop(group.group_name, []), original(group, *args)
-            self._await(work, posted)
-            return work
-
-        return end
-
-    def tensor(self, x: Tensor) -> list[Posted]:
-        """What a functional collective posted whose result is x; nothing where it was waited for before."""
-        return self._tensors.pop(_memory(x), []) if self._tensors else []
-
-    def wait(self, posted: list[Posted], action: Callable[[], Any]) -> Any:
-        """What `action` returns: it waits for what was posted."""
-        if not posted:
+    def wait(self, posted: Posted | None, action: Callable[[], Any]) -> Any:
+        """What `action` returns: it waits for what was posted, or for what is nobody's business."""
+        if posted is None:
             return action()
-        start, result = self._mark(), action()
-        end = self._mark()
-        self.waits.append(Wait(start, end, posted[0]))
-        for one in posted:
-            one.end = end
+        start, result = perf_counter(), action()
+        posted.end = perf_counter()
+        self.waits.append(Wait(start, posted.end, posted))
         return result
 
-    def _mark(self) -> Mark:
-        if self.device.type != "cuda":
-            return perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def seconds(self, mark: Mark) -> float:
+    def seconds(self, at: float) -> float:
         """Since the first phase began."""
-        first = self.phases[0][1]
-        return round(mark - first if isinstance(mark, float) else first.elapsed_time(mark) / 1000, DIGITS)
+        return round(at - self.phases[0][1], DIGITS)
 
 
 class _Operator:

@@ -50,7 +50,9 @@ def test_a_rank_lost_in_turns_is_told_of_the_one_whose_turn_it_was(tmp_path):
         ("tests.harness.losses:Raising", "ERROR")]
     torchrun(tmp_path, *arguments, "--resume")
     assert [trial["verdict"] for trial in record.read(path).trials] == ["ERROR", "PASS", "PASS"]
-    assert [trial["measurement"]["beside"] for trial in record.read(path).trials[1:]] == [["ring"], ["dense"]]
+    passed = record.read(path).trials[1:]
+    assert [trial["measurement"]["beside"] for trial in passed] == [["ring"], ["dense"]]
+    assert [len(trial["timeline"]["ranks"]) for trial in passed] == [2, 2] and all(one["error_maps"] for one in passed)
 
 
 def test_without_rank_0_another_rank_tells_what_is_lost(tmp_path):
