@@ -23,6 +23,12 @@ TEXT = Mask((CAUSAL, Documents((((1, 96),),)), Padding(((),)), Vision((((0, 96),
 ROUTED = Mask((CAUSAL, Regions.even(96, 8, Router(21, top_k=3, share=4)), IDS))
 RAGGED = Mask((CAUSAL, Regions(((8, 3, 13, 0, 24, 5, 16, 11, 16),), Router(21, top_k=3, share=4)), IDS))
 EVERYTHING = Mask((CAUSAL, Window(30), IDS, HOLES, IMAGES))
+TINY = Mask((CAUSAL, Documents((((1, 7), (2, 13), (0, 2), (3, 2)),))))
+BOUNDED = Mask((CAUSAL, Window(20, variant="inclusive"), Documents(IDS.ids, variant="runs"), HOLES,
+                Vision(IMAGES.types, variant="bounded")))
+COMPACTED = Mask((CAUSAL, Window(20, variant="compacted"), IDS, HOLES, Vision(IMAGES.types, variant="none")))
+SYMMETRIC = Mask((Window(20, variant="symmetric"), Documents(IDS.ids, variant="runs"), HOLES,
+                  Vision(IMAGES.types, variant="overlay")))
 
 TWO = "load A, forward A, load B, forward B, backward A, backward B"
 THREE = f"{TWO}, load C, forward C, backward C"
@@ -32,18 +38,25 @@ THERE_AND_BACK = "load A, forward A, backward A, load B, forward B, backward B, 
 BACK_AND_THERE = "load B, forward B, backward B, load A, forward A, backward A, load B, forward B, backward B"
 STACKED = "load A, load B, load C, forward A, forward B, forward C, backward C, backward B, backward A"
 ONCE = {"layouts": ("zigzag",), "dtypes": ("fp64",)}
+CAST = {"layouts": ("zigzag",), "dtypes": ("fp64", "bf16")}
+DEEP = f"load A{40 * ', forward A'}, backward A first{39 * ', backward A'}"
+AT_ONCE = "load A, forward A, forward A, load B, forward B, forward A, together A"
+EVERY_WAY = ("load A, checkpoint A, backward A, load B, peek B, forward B, load C, forward C, backward C, backward B, "
+             "load A, offload A, backward A")
+INFERRED = "load A, infer A, forward A, backward A, load B, infer B, infer B, checkpoint B, backward B"
 ONE_BY_ONE = "load A, forward A, backward A, load B, forward B, backward B, load C, forward C, backward C"
 
 
 def _state(name: str, mask: Mask, steps: str, buffers: str = "fresh", *renewed: str, ids: str = "D3", changes: str = "",
            sessions: str = "one", **more) -> Scenario:
-    shape = TWO_ROWS if mask is ROWS else SMALL
+    shape = {ROWS: TWO_ROWS, TINY: Shape(tokens=24)}.get(mask, SMALL)
     course = Course(steps, buffers, renewed, changes, sessions)
     return Scenario(f"state/{name}", f"{OWN[mask]} {ids}", mask, shape, course=course, **more)
 
 
 ROWS = Mask((CAUSAL, Documents((((1, 96),), ((1, 31), (2, 40), (0, 5), (3, 20)))), Padding(((), ((6, 11),)))))
-OWN = {ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", RAGGED: "A1 A3 A6 A7 B3",
+OWN = {TINY: "A1 A3 A4 B3", BOUNDED: "A1 A2 A3 A4 A5 A7 B3", COMPACTED: "A1 A2 A3 A4 A5 A7 B3",
+       SYMMETRIC: "A2 A3 A4 A5 A7 B3", ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", RAGGED: "A1 A3 A6 A7 B3",
        EVERYTHING: "A1 A2 A3 A4 A5 A7 B3", TEXT: "A1"}
 
 STATE = (
@@ -73,6 +86,17 @@ STATE = (
     _state("reentrant", PACKED, "load A, reentrant A, load B, reentrant B, backward A, backward B", ids="D3 D4"),
     _state("checkpoint-selection", ROUTED, "load A, checkpoint A, load B, backward A", ids="D3 D4"),
     _state("offload", PACKED, "load A, offload A, load B, forward B, backward A, backward B", ids="D3 D4"),
+    _state("deep", TINY, DEEP, **ONCE),
+    _state("one-backward", EVERYTHING, AT_ONCE),
+    _state("inferred", EVERYTHING, INFERRED, ids="B8 D3 D4"),
+    _state("peek-selection", ROUTED, "load A, load B, peek B, forward A, peek A, backward A", ids="B8 D3"),
+    _state("autocast", EVERYTHING, "load A, autocast A, backward A, load B, autocast B, backward B", **CAST),
+    _state("autocast-selection", ROUTED, "load A, autocast A, backward A", ids="", **CAST),
+    _state("lowered", EVERYTHING, "load A, lowered A, backward A, load B, lowered B, backward B"),
+    _state("lowered-selection", ROUTED, "load A, lowered A, backward A", ids=""),
+    _state("inclusive-bounded", BOUNDED, EVERY_WAY, ids="B8 D3 D4"),
+    _state("compacted", COMPACTED, EVERY_WAY, ids="B8 D3 D4"),
+    _state("symmetric-overlay", SYMMETRIC, EVERY_WAY, ids="B8 D3 D4"),
     _state("peek-between", PACKED, "load A, load B, forward A, peek B, backward A", ids="B8 D3"),
 )
 
@@ -94,6 +118,10 @@ POISON = (
     _poison("nan", OWN[EVERYTHING], EVERYTHING, poison="nan"),
     _poison("huge-in-second-row", OWN[ROWS], ROWS, TWO_ROWS, poison="huge"),
     _poison("nan-in-second-row", OWN[ROWS], ROWS, TWO_ROWS, poison="nan"),
+    _poison("nan-inclusive-bounded", OWN[BOUNDED], BOUNDED, poison="nan"),
+    _poison("nan-compacted", OWN[COMPACTED], COMPACTED, poison="nan"),
+    _poison("nan-symmetric-overlay", OWN[SYMMETRIC], SYMMETRIC, poison="nan"),
+    _poison("nan-selection", OWN[ROUTED], ROUTED, poison="nan"),
     _poison("nan-tails", f"{OWN[PACKED]} B7", PACKED, poison="nan", strides="tail"),
 )
 
@@ -119,6 +147,9 @@ TOPOLOGY = (
     _groups("halves", "0,1|2,3"),
     _groups("strided", "0,2|1,3"),
     _groups("strided-everything", "0,2|1,3", mask=EVERYTHING),
+    _groups("strided-inclusive-bounded", "1,3|0,2", mask=BOUNDED),
+    _groups("upper-three-compacted", "1,2,3|0", mask=COMPACTED),
+    _groups("strided-symmetric-overlay", "0,2|1,3", mask=SYMMETRIC),
     _groups("upper-three-selection", "1,2,3|0", mask=ROUTED),
     _groups("outer-and-inner", "0,3|1,2"),
     _groups("mesh", "0,2|1,3", beside="0,1|2,3"),

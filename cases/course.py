@@ -3,9 +3,10 @@
 import re
 from dataclasses import dataclass
 
-VERBS = ("load", "forward", "checkpoint", "reentrant", "offload", "inner", "peek", "backward", "retain")
-FORWARDS = ("forward", "checkpoint", "reentrant", "offload", "inner", "peek")
-BACKWARDS = ("backward", "backward first", "retain")
+WITHOUT_GRAD = ("peek", "infer")
+FORWARDS = ("forward", "checkpoint", "reentrant", "offload", "inner", "autocast", "lowered", *WITHOUT_GRAD)
+BACKWARDS = ("backward", "backward first", "retain", "together")
+VERBS = ("load", *FORWARDS, "backward", "retain", "together")
 RECOMPUTES = ("checkpoint", "reentrant", "offload")
 BUFFERS = ("fresh", "reused", "kept", "freed")
 ONCE = "load A, forward A, backward A"
@@ -20,9 +21,11 @@ class Course:
              load      hands over a batch's metadata and prepares its step
              forward   runs the step; `checkpoint` under torch.utils.checkpoint, `reentrant` under its reentrant form,
                        `offload` with saved-tensor hooks that keep copies elsewhere, `inner` with inputs that are no
-                       leaves of the graph, as a model's never are, `peek` under no_grad
+                       leaves of the graph, as a model's never are, `autocast` to bf16, `lowered` with bf16 for torch's
+                       default dtype until its backward is over, `peek` under no_grad, `infer` in inference mode
              backward  of the batch's newest forward that has none yet; `backward A first` of its oldest;
-                       `retain` goes twice through the same graph, and the second answers
+                       `retain` goes twice through the same graph, and the second answers; `together A` is one backward
+                       of all that wait, A's and others', as of a sum of their losses
     buffers  where metadata lies: "fresh" (storage of its own, filled with something else after the load), "reused" (one
              set of tensors, refilled in place by every load), "kept" (new tensors only for what differs from the
              batch before), "freed" (storage of its own, gone after the load; inputs go with their step, and what
@@ -96,10 +99,12 @@ def _check(actions: tuple[tuple[str, str], ...]) -> None:
         elif letter not in loaded:
             raise ValueError(f"course: '{verb} {letter}' comes before 'load {letter}'")
         elif verb in BACKWARDS and letter not in waiting:
-            raise ValueError(f"course: 'backward {letter}' has no forward")
+            raise ValueError(f"course: '{verb} {letter}' has no forward")
+        elif verb == "together":
+            waiting.clear()
         elif verb in BACKWARDS:
             waiting.remove(letter)
-        elif verb != "peek":
+        elif verb not in WITHOUT_GRAD:
             waiting.append(letter)
     if waiting:
         raise ValueError(f"course: the forward of {waiting[0]} has no backward")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cases.case import Case
-from cases.course import ONCE
+from cases.course import ONCE, WITHOUT_GRAD
 from cases.smaller import LEAST_DIM, PLAIN
 from cases.topology import Topology
 from cases.work import dead_rows
@@ -35,7 +35,7 @@ NEEDS: dict[str, Callable[[Case], bool]] = {
     "B5": lambda case: bool(case.inputs.poison or case.course.memory),
     "B6": lambda case: case.dtype != "fp64",
     "B7": lambda case: case.inputs.strides != PLAIN.strides or case.inputs.dout != PLAIN.dout,
-    "B8": lambda case: case.inputs.grads != PLAIN.grads or any(verb == "peek" for verb, _ in case.course.actions),
+    "B8": lambda case: case.inputs.grads != PLAIN.grads or any(verb in WITHOUT_GRAD for verb, _ in case.course.actions),
     "D1": lambda case: case.world > 1,
     "D2": lambda case: case.topology != Topology(),
     "D3": lambda case: case.course.steps != ONCE,

@@ -1,18 +1,19 @@
 """One verified call of an implementation: shard, load, forward, backward, gather."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from cases.course import PLAIN, Course
+from cases.course import PLAIN, WITHOUT_GRAD, Course
 from cases.rows import Rows
 from harness import contract, inputs, memory, promises
 from harness.contract import Breach
 from harness.implementation import Session, Step
 from harness.inputs import Numbers
+from harness.passes import FORWARDS, differentiating, gradients
 from harness.problem import Problem
 from harness.ranks import Ranks
 from harness.trace import sent
@@ -102,11 +103,16 @@ class Passage:
             self.parts = {"out": out} | ({} if lse is None else {"lse": lse})
         return broken
 
-    def backward(self, twice: bool = False) -> list[Breach]:
-        """Runs the backward, or goes through the graph twice. Returns what any rank found wrong with it."""
-        self.returned.look("before its backward")
-        grads, broken = promises.kept(self.ranks, lambda: self._differentiate(twice), self._unlike)
-        self.parts |= zip([f"d{name}" for name in self.wanted], grads or [], strict=False)
+    def backward(self, twice: bool = False, others: "Sequence[Passage]" = ()) -> list[Breach]:
+        """Runs the backward, or goes through the graph twice; that of `others` is one with it. Returns what any rank
+        found wrong with it."""
+        together = (self, *others)
+        for passage in together:
+            passage.returned.look("before its backward")
+        grads, broken = promises.kept(self.ranks, lambda: self._differentiate(twice, together), lambda grads: [
+            breach for passage, own in zip(together, grads, strict=True) for breach in passage._unlike(own)])
+        for passage, own in zip(together, grads or [], strict=False):
+            passage.parts |= zip([f"d{name}" for name in passage.wanted], own, strict=True)
         return broken
 
     def _run(self) -> tuple[Tensor, Tensor | None]:
@@ -116,7 +122,7 @@ class Passage:
 
     def _wrong(self, result: tuple[Tensor, Tensor | None]) -> list[Breach]:
         found = contract.forward_breaches(*result, self.local, self.problem.case, self.rank)
-        if self.turn.verb == "peek" and not found and result[0].requires_grad:
+        if self.turn.verb in WITHOUT_GRAD and not found and result[0].requires_grad:
             found.append(kept_graph(self.rank))
         if not found:
             self.returned.add(**{name: x for name, x in zip(("out", "lse"), result, strict=True) if x is not None})
@@ -124,11 +130,11 @@ class Passage:
         self.guard.look("in the forward")
         return found + contract.unasked(self.local, self.wanted, {}, self.rank)
 
-    def _differentiate(self, twice: bool) -> list[Tensor]:
+    def _differentiate(self, twice: bool, together: "Sequence[Passage]") -> list[list[Tensor]]:
+        graphs = [(passage.parts["out"], list(passage.wanted.values()), passage.local.dout) for passage in together]
         accumulated = self.turn.verb == "reentrant"
-        with self._during("backward"):
-            return promises.differentiated(lambda: gradients(self.parts["out"], list(self.wanted.values()),
-                                                             self.local.dout, accumulated, twice), self.rank)
+        with self._during("backward"), differentiating(self.turn.verb):
+            return promises.differentiated(lambda: gradients(graphs, accumulated, twice), self.rank)
 
     def _unlike(self, grads: list[Tensor]) -> list[Breach]:
         filled = self.wanted if self.turn.verb == "reentrant" else {}
@@ -201,45 +207,8 @@ def enter(stack: ExitStack, session: Session, ranks: Ranks) -> list[Breach]:
     return promises.kept(ranks, lambda: stack.enter_context(promises.scope(session, ranks.group.rank)))[1]
 
 
-def gradients(out: Tensor, wanted: list[Tensor], dout: Tensor, accumulated: bool = False,
-              twice: bool = False) -> list[Tensor]:
-    """Gradients of sum(out * dout); zeros where the graph does not reach. `accumulated` takes them by `.grad`; `twice`
-    goes through the graph before, too."""
-    if not out.requires_grad:
-        return [torch.zeros_like(x) for x in wanted]
-    if twice:
-        torch.autograd.grad(out, wanted, dout, allow_unused=True, retain_graph=True)
-    if accumulated:
-        torch.autograd.backward(out, dout)
-        found = [x.grad for x in wanted]
-    else:
-        found = torch.autograd.grad(out, wanted, dout, allow_unused=True)
-    return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(wanted, found, strict=True)]
-
-
 def kept_graph(rank: int) -> Breach:
     return Breach("B8", f"a graph is kept under no_grad on rank {rank}", "out.requires_grad False", "True", rank)
-
-
-def _offloaded(step: Step, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Saved tensors live elsewhere between forward and backward, as with CPU offload."""
-    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.detach().clone(), lambda x: x.clone()):
-        return step(q, k, v)
-
-
-@torch.no_grad()
-def _peeked(step: Step, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
-    return step(q, k, v)
-
-
-FORWARDS = {
-    "forward": lambda step, q, k, v: step(q, k, v),
-    "checkpoint": lambda step, q, k, v: checkpoint(step, q, k, v, use_reentrant=False),
-    "reentrant": lambda step, q, k, v: checkpoint(step, q, k, v, use_reentrant=True),
-    "offload": _offloaded,
-    "inner": lambda step, q, k, v: step(*(x * 1 if x.requires_grad else x for x in (q, k, v))),
-    "peek": _peeked,
-}
 
 
 def _whole(parts: list[dict[str, Tensor]] | None, layout: list[Tensor], tokens: int) -> dict[str, Tensor]:

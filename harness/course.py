@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cases.case import Case
-from cases.course import BACKWARDS, RECOMPUTES, Course
+from cases.course import BACKWARDS, RECOMPUTES, WITHOUT_GRAD, Course
 from cases.rows import Rows
 from harness import contract, inputs, promises
 from harness.arena import Arena
@@ -97,7 +97,7 @@ class _Walk:
         self.passages.append(passage)
         broken = passage.forward()
         self._look_at_metadata(passage, "forward")
-        if verb != "peek":
+        if verb not in WITHOUT_GRAD:
             self.waiting.append(passage)
         return broken
 
@@ -120,10 +120,12 @@ class _Walk:
 
     def _backward(self, verb: str, letter: str) -> list[Breach]:
         passage = [other for other in self.waiting if other.turn.batch == letter][0 if verb == "backward first" else -1]
-        self.waiting.remove(passage)
-        if passage is not self.passages[-1]:
-            passage.returned.look(LATER)
-        broken = passage.backward(twice=verb == "retain")
+        others = [other for other in self.waiting if other is not passage and verb == "together"]
+        for one in (passage, *others):
+            self.waiting.remove(one)
+            if one is not self.passages[-1]:
+                one.returned.look(LATER)
+        broken = passage.backward(verb == "retain", others)
         self._look_at_metadata(passage, "backward")
         return broken
 

@@ -6,7 +6,7 @@ and ends where the wait for it returns; it may have arrived before, which no bac
 
 from typing import Any
 
-from harness.attempt import gradients
+from harness.passes import gradients
 from harness.implementation import Group, Session, Step
 from harness.inputs import Numbers
 from harness.ranks import Ranks
@@ -30,7 +30,7 @@ def timeline(session: Session, step: Step, numbers: Numbers, grads: str, ranks: 
             recorder.begin("forward")
             out, _ = step(numbers.q, numbers.k, numbers.v)
             recorder.begin("backward")
-            gradients(out, wanted, numbers.dout)
+            gradients([(out, wanted, numbers.dout)])
             recorder.begin("")
     every = ranks.all_gather(lines(recorder, ranks.group) if len(recorder.posted) <= MOST else None)
     if None in every:
