@@ -55,9 +55,10 @@ def _state(name: str, mask: Mask, steps: str, buffers: str = "fresh", *renewed: 
 
 
 ROWS = Mask((CAUSAL, Documents((((1, 96),), ((1, 31), (2, 40), (0, 5), (3, 20)))), Padding(((), ((6, 11),)))))
-OWN = {TINY: "A1 A3 A4 B3", BOUNDED: "A1 A2 A3 A4 A5 A7 B3", COMPACTED: "A1 A2 A3 A4 A5 A7 B3",
-       SYMMETRIC: "A2 A3 A4 A5 A7 B3", ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", RAGGED: "A1 A3 A6 A7 B3",
-       EVERYTHING: "A1 A2 A3 A4 A5 A7 B3", TEXT: "A1"}
+WITH_WINDOW = "A1 A2 A3 A4 A5 A7 B3"
+OWN = {ROWS: "A1 A3 A4 A7 B3", PACKED: "A1 A3 A4 A7 B3", ROUTED: "A1 A3 A6 A7 B3", RAGGED: "A1 A3 A6 A7 B3",
+       EVERYTHING: WITH_WINDOW, BOUNDED: WITH_WINDOW, COMPACTED: WITH_WINDOW, SYMMETRIC: WITH_WINDOW.replace("A1 ", ""),
+       TEXT: "A1", TINY: "A1 A3 A4 B3"}
 
 STATE = (
     _state("later-batches", EVERYTHING, ONE_BY_ONE),

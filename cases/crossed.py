@@ -22,7 +22,7 @@ TYPES_OF_ROWS = (((0, 88),), TYPES, ((1, 30), (0, 40), (1, 18)))
 PLAIN, ONCE = Inputs(), {"layouts": ("zigzag",), "dtypes": ("fp64", "bf16")}
 EVERYTHING = Mask((CAUSAL, WINDOW, IDS, HOLES, IMAGES))
 ROUTED = Regions.even(88, 8, Router(33, top_k=4, share=4))
-SELECTION = Mask((CAUSAL, Window(60), IDS, HOLES, ROUTED))
+SELECTION = Mask((CAUSAL, Window(20), IDS, HOLES, ROUTED))
 ALL = "A1 A2 A3 A4 A5 A7 B3"
 
 
@@ -44,8 +44,8 @@ def _wholly(name: str, ids: str, inputs: Inputs = PLAIN, scale: float | None = N
 def _selected(name: str, ids: str, inputs: Inputs = PLAIN, scale: float | None = None, steps: str = Course().steps,
               dtypes: tuple[str, ...] = ONCE["dtypes"], **shape) -> Scenario:
     """Regions under every rule but vision."""
-    return Scenario(f"crossed/selection-{name}", f"A1 A2 A3 A4 A6 A7 B3 {ids}".strip(), SELECTION, _shape(**shape), scale,
-                    inputs, course=Course(steps), layouts=("zigzag",), dtypes=dtypes)
+    return Scenario(f"crossed/selection-{name}", f"A1 A2 A3 A4 A6 A7 B3 {ids}".strip(), SELECTION, _shape(**shape),
+                    scale, inputs, course=Course(steps), layouts=("zigzag",), dtypes=dtypes)
 
 
 WIDTHS = (

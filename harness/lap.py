@@ -5,9 +5,9 @@ from time import perf_counter
 
 import torch
 
-from harness.passes import gradients
 from harness.implementation import Session, Step
 from harness.inputs import Numbers
+from harness.passes import gradients
 from harness.ranks import Ranks
 from harness.trace import sent
 from harness.usage import Usage

@@ -15,8 +15,8 @@ Graph = tuple[Tensor, list[Tensor], Tensor]
 
 
 def gradients(graphs: Sequence[Graph], accumulated: bool = False, twice: bool = False) -> list[list[Tensor]]:
-    """Gradients of the sum over graphs (out, wanted, dout) of sum(out * dout), in one backward, by graph; zeros where it
-    does not reach. `accumulated` takes them by `.grad`; `twice` goes through the graph before, too."""
+    """Gradients of the sum over graphs (out, wanted, dout) of sum(out * dout), in one backward, by graph; zeros where
+    it does not reach. `accumulated` takes them by `.grad`; `twice` goes through the graph before, too."""
     joined = [graph for graph in graphs if graph[0].requires_grad]
     outs, douts = [out for out, _, _ in joined], [dout for _, _, dout in joined]
     wanted = [x for _, own, _ in joined for x in own]

@@ -6,9 +6,9 @@ and ends where the wait for it returns; it may have arrived before, which no bac
 
 from typing import Any
 
-from harness.passes import gradients
 from harness.implementation import Group, Session, Step
 from harness.inputs import Numbers
+from harness.passes import gradients
 from harness.ranks import Ranks
 from harness.recorder import Posted, Recorder
 

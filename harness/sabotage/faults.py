@@ -17,6 +17,7 @@ from harness.sabotage import (
     layout,
     leaves,
     merge,
+    modes,
     numerics,
     padding,
     paths,
@@ -26,11 +27,13 @@ from harness.sabotage import (
     routing,
     rows,
     scale,
+    selections,
     sessions,
     size,
     state,
     timed,
     topology,
+    variants,
     vision,
     window,
 )
@@ -38,9 +41,10 @@ from harness.sabotage.fault import Fault, kebab
 
 CLASSES = (merge, backward, returns, heads, scale, causal, window, documents, padding, dead, vision, regions, state,
            caches, rows, ids, inputs, routing, layout, topology, protocol, timed, late, layers, paths, sessions,
-           leaves, numerics, size)
+           leaves, modes, selections, variants, numerics, size)
 
-OUTSIDE = frozenset({"caches", "rows", "ids", "late", "layers", "paths", "sessions", "leaves"})
+OUTSIDE = frozenset({"caches", "rows", "ids", "late", "layers", "paths", "sessions", "leaves", "modes", "selections",
+                     "variants"})
 """Classes of faults that others brought, who tried to fool the suite and had not seen the diagnosis."""
 
 

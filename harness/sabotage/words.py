@@ -31,6 +31,9 @@ WORDS = {
     "paths": r"window|vision|image|scale|dimension|NaN|row|dk, dv",
     "sessions": r"batch [B-Z]|step [2-9]",
     "leaves": r"left changed",
+    "modes": r"autocast|default|lowered|infer|step [2-9]|batch|together|rounding|precision",
+    "selections": r"region|select|window|document|padd|scale|step|checkpoint",
+    "variants": r"batch [B-Z]|row|head|dimension|scale|document",
     "numerics": r"rounding|denominator|flushed|precision|overflow|clip|NaN|bits",
     "size": r"last key|never sees|block|dimension|only in (tokens|head|batch row)|beyond|left out",
 }
