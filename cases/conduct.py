@@ -24,11 +24,11 @@ ROUTED = Mask((CAUSAL, Regions.even(96, 8, Router(21, top_k=3, share=4)), IDS))
 RAGGED = Mask((CAUSAL, Regions(((8, 3, 13, 0, 24, 5, 16, 11, 16),), Router(21, top_k=3, share=4)), IDS))
 EVERYTHING = Mask((CAUSAL, Window(30), IDS, HOLES, IMAGES))
 TINY = Mask((CAUSAL, Documents((((1, 7), (2, 13), (0, 2), (3, 2)),))))
-BOUNDED = Mask((CAUSAL, Window(20, variant="inclusive"), Documents(IDS.ids, variant="runs"), HOLES,
-                Vision(IMAGES.types, variant="bounded")))
-COMPACTED = Mask((CAUSAL, Window(20, variant="compacted"), IDS, HOLES, Vision(IMAGES.types, variant="none")))
-SYMMETRIC = Mask((Window(20, variant="symmetric"), Documents(IDS.ids, variant="runs"), HOLES,
-                  Vision(IMAGES.types, variant="overlay")))
+RUNS = Documents((((1, 31), (2, 40), (0, 5), (2, 20)),), variant="runs")
+BOUNDED = Mask((CAUSAL, Window(6, variant="inclusive"), RUNS, HOLES, Vision(IMAGES.types, variant="bounded")))
+INTERLEAVED = Documents((((1, 20), (2, 13), (0, 5), (1, 28), (2, 30)),))
+COMPACTED = Mask((CAUSAL, Window(20, variant="compacted"), INTERLEAVED, HOLES, Vision(IMAGES.types, variant="none")))
+SYMMETRIC = Mask((Window(8, variant="symmetric"), RUNS, HOLES, Vision(IMAGES.types, variant="overlay")))
 
 TWO = "load A, forward A, load B, forward B, backward A, backward B"
 THREE = f"{TWO}, load C, forward C, backward C"

@@ -99,7 +99,7 @@ def _check(actions: tuple[tuple[str, str], ...]) -> None:
         elif letter not in loaded:
             raise ValueError(f"course: '{verb} {letter}' comes before 'load {letter}'")
         elif verb in BACKWARDS and letter not in waiting:
-            raise ValueError(f"course: '{verb} {letter}' has no forward")
+            raise ValueError(f"course: '{verb.split()[0]} {letter}' has no forward")
         elif verb == "together":
             waiting.clear()
         elif verb in BACKWARDS:

@@ -17,6 +17,7 @@ IDS = Documents((((1, 33), (2, 36), (0, 4), (3, 15)),))
 TYPES = ((0, 20), (1, 22), (0, 26), (2, 12), (0, 8))
 IMAGES = Vision((TYPES,))
 IDS_OF_ROWS = Documents((((1, 88),), ((1, 33), (2, 36), (0, 4), (3, 15)), ((4, 50), (2, 38))))
+INTERLEAVED = Documents((((1, 20), (2, 13), (0, 5), (1, 22), (2, 28)),))
 HOLES_OF_ROWS = Padding((((80, 88),), (), ((0, 9), (60, 63))))
 TYPES_OF_ROWS = (((0, 88),), TYPES, ((1, 30), (0, 40), (1, 18)))
 PLAIN, ONCE = Inputs(), {"layouts": ("zigzag",), "dtypes": ("fp64", "bf16")}
@@ -52,7 +53,6 @@ WIDTHS = (
     _wholly("head-dim-96", "A8 A9", head_dim=96),
     _wholly("latent-192", "A8 A9", head_dim=192, value_dim=128, kv_heads=4),
     _wholly("many-heads", "A8", heads=32, kv_heads=16),
-    _wholly("five-to-one", "A8", heads=20, kv_heads=4),
     _wholly("widest", "A8", head_dim=264, kv_heads=1),
     _wholly("narrow-values", "A8", head_dim=32, value_dim=16),
     _wholly("wide-values", "A8", value_dim=40),
@@ -92,8 +92,8 @@ SCALES = (
              _shape(), 0.41, **ONCE),
     _wholly("scale-five", "A9", scale=5.0),
     _wholly("scale-small", "A9", scale=0.01),
-    Scenario("crossed/compacted-scaled", "A1 A2 A7 A9", _masked(Window(20, variant="compacted"), IDS, HOLES), _shape(),
-             0.45, **ONCE),
+    Scenario("crossed/compacted-scaled", "A1 A2 A3 A4 A7 A9 B3",
+             _masked(Window(20, variant="compacted"), INTERLEAVED, HOLES), _shape(), 0.45, **ONCE),
     Scenario("crossed/scale-one", "A1 A9", _masked(), _shape(), 1.0, **ONCE),
     Scenario("crossed/scale-minus-one", "A1 A2 A9", _masked(WINDOW), _shape(), -1.0, **ONCE),
     _wholly("checkpoint-scaled", "A9 D4", scale=0.6, steps="load A, checkpoint A, backward A"),
@@ -112,7 +112,7 @@ VARIANTS = (
              _masked(IMAGES, Regions.even(88, 8, Router(32, top_k=3, share=4))), _shape(), **ONCE),
 )
 
-IDS_OF_FOUR = Documents((*IDS_OF_ROWS.ids, ((2, 20), (0, 8), (1, 60))))
+IDS_OF_FOUR = Documents((*IDS_OF_ROWS.ids, ((2, 20), (0, 8), (1, 18), (2, 42))))
 HOLES_OF_FOUR = Padding((*HOLES_OF_ROWS.spans, ((1, 4),)))
 TYPES_OF_FOUR = (*TYPES_OF_ROWS, ((0, 10), (1, 8), (0, 40), (2, 30)))
 

@@ -175,6 +175,13 @@ class Threads:
         pass
 
 
+def _assemble(store: dist.Store, world: int) -> None:
+    """Waits for all ranks. One that cannot begin ends all of them (torchrun sees to that): nothing lies about then."""
+    if store.add("ringcheck/arrived", 1) == world:
+        store.set("ringcheck/assembled", "all")
+    store.wait(["ringcheck/assembled"])
+
+
 class Torchrun:
     """One process a rank, started by torchrun; `keep` is called on rank 0 with the record of a lost trial, before
     every rank leaves with code 3."""
@@ -183,6 +190,7 @@ class Torchrun:
 
     def __init__(self, device: str, keep: Callable[[dict[str, Any]], None]):
         store, rank, world = next(dist.rendezvous("env://"))
+        _assemble(store, world)
         self.device, self.backend, self.leads = device, BACKENDS[device], rank == 0
         sys.stderr = Prefixed(sys.__stderr__, f"[rank {rank}] ")
         sys.stdout = sys.__stdout__ if rank == 0 else sys.stderr

@@ -26,6 +26,7 @@ from harness.table import Table, silence
 from reports import build, record
 
 PASSED, FAILED, USAGE, ERROR = 0, 1, 2, 3
+PATIENCE = 2.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,9 +47,16 @@ def main(argv: list[str] | None = None) -> int:
         print("ringcheck: interrupted", file=sys.stderr)
         return ERROR
     except ValueError as error:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"ringcheck: {error}", file=sys.stderr)
+        _tell(error, int(os.environ.get("RANK", "0")) if under_torchrun() else 0)
         return USAGE
+
+
+def _tell(error: ValueError, rank: int) -> None:
+    """Rank 0 says what is wrong. Another one gives it the time to: torchrun ends all with the first that leaves, and
+    whoever is still there has met what rank 0 has not."""
+    if rank:
+        time.sleep(PATIENCE)
+    print(f"{f'[rank {rank}] ' if rank else ''}ringcheck: {error}", file=sys.stderr, flush=True)
 
 
 def listed(kind: str, cases: list[Case]) -> int:

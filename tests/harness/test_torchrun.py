@@ -101,3 +101,15 @@ def alive(pid):
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return False
+
+
+@pytest.mark.parametrize("rank, word", [("0", "ringcheck: "), ("1", "[rank 1] ringcheck: ")])
+def test_a_rank_that_cannot_begin_says_why_and_leaves_nothing(tmp_path, rank, word):
+    (tmp_path / "picky.py").write_text(
+        "import os\nfrom harness.adapters.dense import Dense\n\n\nclass Made(Dense):\n    def __init__(self):\n"
+        f"        if os.environ['RANK'] == '{rank}':\n            raise OSError('no kernel here')\n"
+        "        super().__init__()\n")
+    done = torchrun(tmp_path, 2, "--impl", "picky:Made", "--cases", "causal/even", "--iters", "0", TMPDIR=str(tmp_path),
+                    PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    assert f"{word}implementation 'picky:Made': Made() raised OSError: no kernel here" in done.stderr
+    assert not list(tmp_path.glob("ringcheck-*"))
