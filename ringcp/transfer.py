@@ -26,7 +26,7 @@ class Supply:
         arriving = self._start(hops[0], lambda post: post()) if hops else None
         for hop, following in zip(hops, (*hops[1:], None)):
             keys, values = arriving()
-            del arriving
+            arriving = None
             later: list[Callable[[], None]] = []
             arriving = self._start(following, later.append) if following is not None else None
             yield hop, keys, values

@@ -46,7 +46,8 @@ class Hollow(Banded):
     name = "hollow"
 
     def dense(self, q, k, v, call, scale):
-        return q.new_zeros(*q.shape[:3], v.shape[3]), q.new_zeros(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float32)
+        lse = q.new_zeros(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float32)
+        return q.new_zeros(*q.shape[:3], v.shape[3]), lse
 
     def dense_backward(self, dout, q, k, v, out, lse, call, scale):
         return tuple(x.new_zeros(x.shape) for x in (q, k, v))
@@ -59,7 +60,7 @@ class Hollow(Banded):
 
 
 class Storages(TorchDispatchMode):
-    """The most memory that tensors made inside of it held at once, after any operation; for a CPU, which counts none."""
+    """The most memory that tensors made inside of it held at once, after any operation: a CPU does not count it."""
 
     def __init__(self):
         super().__init__()

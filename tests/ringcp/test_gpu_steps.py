@@ -96,7 +96,7 @@ def test_the_fused_merge_is_compiled_once_for_all_sizes():
 @pytest.mark.parametrize("world", [2, 3])
 @every
 def test_ranks_as_threads_on_one_gpu_agree_with_the_whole(kernel, name, world):
-    """Through `Ring` itself: autograd runs the backwards of all threads in one, where they would wait for each other."""
+    """Through `Ring` itself: autograd has one thread a GPU, where the backwards of all ranks would wait in line."""
     mask, whole = taken(kernel, name), numbers(kernel, 0)
     if kernel == "flex" and (name, world) != ("images", 2):
         pytest.skip("compiles every hop anew, for minutes: once is enough")
