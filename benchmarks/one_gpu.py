@@ -10,7 +10,7 @@ merge  GB/s that the merge of a partial result moves (all it reads and writes, l
 share  each bench/* mask at world 1: time of the fastest kernel alone in the fewest calls over that of the ring's step,
        taken in turns; TFLOP/s by exact area; memory beyond inputs, outputs and gradients
 
-Lines are appended to FILE (default results/one-gpu.jsonl); a table goes to stdout, row by row. Exit code 1 when one failed.
+Lines are appended to FILE (default results/one-gpu.jsonl), rows of a table go to stdout. Exit code 1 when one failed.
 `--device cpu --tokens 1k` tries all of it without a GPU; there are no kernels to profile there.
 """
 

@@ -12,7 +12,7 @@ def timeline(events: Iterable[tuple[float, float, str]], began: float | None) ->
     `began`.
 
     span_ms from the first start to the last end; busy_ms in which any ran; gap_us the rest, with the largest gap and
-    how many are longer than LONG; first_us from `began` to the first; kernels: count and sum by name. None without events.
+    how many are longer than LONG; first_us from `began` to the first; kernels: count and sum by name. None without any.
     """
     events = sorted(events)
     if not events:
