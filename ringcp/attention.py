@@ -76,6 +76,7 @@ class Ring:
         for hop, keys, values in Supply(self.plan, self.exchange, k, v):
             if hop.work is not None:
                 self.kernel.forward(q, keys, values, hop.work, self.scale, merged)
+            del keys, values
         out, lse = merged.result()
         return heads_first(out, batch).to(q.dtype), lse.unflatten(1, (batch, tokens)).transpose(0, 1).contiguous()
 
@@ -96,6 +97,7 @@ class Ring:
                 self.kernel.backward(dout, q, keys, values, out, lse, hop.work, self.scale, dq, *grads)
             if keys_need_grad:
                 returns.add(hop, grads, self.plan.order)
+            del keys, values, grads
         batch = q.shape[0]
         return heads_first(dq.result(), batch), *(heads_first(grad, batch) for grad in returns.finish())
 

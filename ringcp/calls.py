@@ -19,6 +19,7 @@ class Call:
     segments      how many
     equal         (n, m) when every segment has n queries and m keys, else None
     starts        (queries, keys), each [segments + 1] int32: where segments begin among the call's tokens
+    lengths       (queries, keys), each [segments] int64 of every segment; on the host, so that no step has to ask a GPU
     most          (queries, keys) of the longest segment
     rounds        for keys that serve several segments: (slots among the call's keys, tokens) pairs that name no token
                   twice; none where no key does
@@ -31,6 +32,7 @@ class Call:
     segments: int
     equal: tuple[int, int] | None
     starts: tuple[Tensor, Tensor]
+    lengths: tuple[Tensor, Tensor]
     most: tuple[int, int]
     rounds: tuple[tuple[Tensor, Tensor], ...] = ()
 
@@ -52,7 +54,8 @@ def _call(bands: Bands, device: torch.device | str) -> Call:
     return Call(
         bands.left, bands.right, _to(_place(bands.query, queries), device), _to(where, device), len(queries),
         (int(queries[0]), int(keys[0])) if alike else None,
-        (_starts(queries).to(device), _starts(keys).to(device)), (int(queries.max()), int(keys.max())),
+        (_starts(queries).to(device), _starts(keys).to(device)), (queries, keys),
+        (int(queries.max()), int(keys.max())),
         tuple((slots.to(device), tokens.to(device)) for slots, tokens in rounds))
 
 

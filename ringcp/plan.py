@@ -43,6 +43,7 @@ class Plan:
     hops          own keys first (distance 0), then by distance
     dead_queries  [B, G, L, 1] bool, local queries without any key, None when there are none
     dead_keys     [B, G, L, 1] bool, local keys that no query of any rank attends, None when there are none
+    given         how often the local key that travels most does
     """
 
     tokens: int
@@ -50,6 +51,7 @@ class Plan:
     hops: tuple[Hop, ...]
     dead_queries: Tensor | None
     dead_keys: Tensor | None
+    given: int = 0
 
     @cached_property
     def parts(self) -> int:
@@ -61,9 +63,7 @@ class Plan:
     def key_parts(self) -> int:
         """Most contributions that any local key's gradient gets; many where bands of one hop share keys."""
         own = [hop.work for hop in self.hops if hop.distance == 0 and hop.work]
-        given = [hop.give for hop in self.hops if hop.give is not None]
-        most = int(torch.bincount(torch.cat(given)).max()) if given else 0
-        return most + (0 if not own else 1 if own[0].simple else 3)
+        return self.given + (0 if not own else 1 if own[0].simple else 3)
 
 
 @lru_cache(maxsize=64)
@@ -83,6 +83,7 @@ def make_plan(mask: Mask, layout: Layout, rank: int, device: str = "cpu") -> Pla
         hops,
         _some(~_filled(keys[rank])[..., None]),
         _some(_unseen(torch.stack(needed).any(0), held[rank])[..., None]),
+        _most_given(hops),
     )
     return _to(plan, device)
 
@@ -176,6 +177,11 @@ def _unseen(seen: Tensor, held: Tensor) -> Tensor:
     """[B, G, L] local keys that nobody attends; fillers are among them."""
     index = held.clamp(min=0)[:, None].expand(-1, seen.shape[1], -1)
     return ~(seen.gather(2, index) & (held >= 0)[:, None])
+
+
+def _most_given(hops: tuple[Hop, ...]) -> int:
+    given = [hop.give for hop in hops if hop.give is not None]
+    return int(torch.bincount(torch.cat(given)).max()) if given else 0
 
 
 def _some(marks: Tensor) -> Tensor | None:

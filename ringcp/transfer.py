@@ -14,7 +14,8 @@ from ringcp.plan import Hop, Plan
 class Supply:
     """Iterates over (hop, keys, values) of a plan; hop t + 1 is in flight while the caller works on hop t.
 
-    k `[B, Hkv, L, D]`, v `[B, Hkv, L, Dv]` local; yields keys `[B, Hkv, K, D]` and values `[B, Hkv, K, Dv]`.
+    k `[B, Hkv, L, D]`, v `[B, Hkv, L, Dv]` local; yields keys `[B, Hkv, K, D]` and values `[B, Hkv, K, Dv]`. A caller
+    lets go of them before it asks for more, as the buffers of the hop after the next are made then.
     """
 
     def __init__(self, plan: Plan, exchange: Exchange, k: Tensor, v: Tensor):
@@ -25,9 +26,11 @@ class Supply:
         arriving = self._start(hops[0], lambda post: post()) if hops else None
         for hop, following in zip(hops, (*hops[1:], None)):
             keys, values = arriving()
+            arriving = None
             later: list[Callable[[], None]] = []
             arriving = self._start(following, later.append) if following is not None else None
             yield hop, keys, values
+            del keys, values
             for post in later:
                 post()
 

@@ -16,7 +16,7 @@ ELSEWHERE = {
     "layout": ("make_layout", "shard", "unshard", "_index", "_sizes", "__post_init__", "__eq__"),
     "mask": ("__post_init__", "_check_numbers", "_check_regions", "_one_of", "_keep", "__eq__"),
     "attention": ("_check", "_named", "total"),
-    "plan": ("_to", "_move", "parts", "key_parts", "whole_work"),
+    "plan": ("_to", "_move", "parts", "key_parts", "_most_given", "whole_work"),
     "work": ("calls", "spans_per_query", "simple"),
 }
 COMMUTATIVE = ("maximum", "minimum", "max", "min", "logaddexp", "transpose")

@@ -66,7 +66,7 @@ class Cudnn(Banded):
 
 def _segments(call: Call, by_query: tuple[Tensor, ...], by_key: tuple[Tensor, ...]) -> list[tuple[Tensor, ...]]:
     """Tensors `[T, ...]` and `[U, ...]` cut into segments `[1, n, ...]` and `[1, m, ...]`."""
-    sizes = [starts.diff().tolist() for starts in call.starts]
+    sizes = [lengths.tolist() for lengths in call.lengths]
     cut = [x.split(sizes[0]) for x in by_query] + [x.split(sizes[1]) for x in by_key]
     return [tuple(x[None] for x in parts) for parts in zip(*cut, strict=True)]
 

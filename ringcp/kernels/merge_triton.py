@@ -26,7 +26,8 @@ def fused_merge_(out: Tensor, lse: Tensor, place: Place, part: Tensor, part_lse:
         INDEXED=not isinstance(place, slice), TOKENS=block, WIDTH=triton.next_power_of_2(width))
 
 
-@triton.jit
+# Sizes that change with the documents compile nothing anew; those left to specialize are strides of whole rows.
+@triton.jit(do_not_specialize=["first", "count", "lse_head", "part_lse_head"])
 def _merge(out, lse, part, part_lse, index, first, count, width, out_token, out_head, lse_head, lse_token,
            part_token, part_head, part_lse_head, part_lse_token,
            INDEXED: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr):
