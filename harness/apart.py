@@ -25,8 +25,10 @@ class Group(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Groups that may be split further, and subjects that had the same verdict in every trial that was asked."""
+    """What a group came to: groups that may be split further, and subjects that had the same verdict in every trial
+    that was asked."""
 
+    group: Group
     further: list[Group]
     alike: list[tuple[Subject, ...]]
 
@@ -66,12 +68,12 @@ def split(group: Group, asked: Sequence[Ask], bench: Bench, patience: int = PATI
     for ask in order[:patience]:
         agreed.append(ask.name)
         if len({bench.verdict(ask, scout.spec) for scout in scouts}) > 1:
-            return Split(_parts(_heard(group, scouts, agreed), ask, bench), [])
+            return Split(group, _parts(_heard(group, scouts, agreed), ask, bench), [])
     left = _heard(group, scouts, agreed)
     if len(order) > patience:
-        return Split([left], [])
+        return Split(group, [left], [])
     others = tuple(subject for subject in group.subjects if subject not in scouts[1:])
-    return Split([left._replace(subjects=others)] * (len(others) > 1), [scouts])
+    return Split(group, [left._replace(subjects=others)] * (len(others) > 1), [scouts])
 
 
 def _heard(group: Group, scouts: tuple[Subject, ...], agreed: list[str]) -> Group:

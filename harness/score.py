@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -28,10 +28,13 @@ class Plan:
 
 def main(argv: list[str] | None = None) -> int:
     """Scores what the arguments ask for. Returns 0 when everything asked is killed, 1 when something survives,
-    2 for bad usage."""
+    2 for bad usage, 3 for an interruption."""
     try:
         settings = parse(sys.argv[1:] if argv is None else argv)
         return listed(settings) if settings.listing else score(settings)
+    except KeyboardInterrupt:
+        print("ringcheck score: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except ValueError as error:
         print(f"ringcheck score: {error}", file=sys.stderr)
         return USAGE
@@ -67,22 +70,29 @@ def score(settings: Settings) -> int:
 
 
 def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -> int:
-    """Prints the faults that no case tells apart."""
+    """Prints the faults that no case tells apart, and where it is interrupted those that are still together."""
     started = time.perf_counter()
-    groups = apart.grouped(seen(subjects, plan, card), broad(plan))
-    count, left = 0, len(groups)
-    card.note(f"{left} groups of {', '.join(str(len(group.subjects)) for group in groups)} are split")
-    splits = spread(groups, plan, splitter, lambda group: Split([], [group.subjects]), lambda found: found.further)
-    for number, found in enumerate(splits, 1):
-        left += len(found.further) - 1
-        if number % EVERY == 0:
-            card.note(f"{left} groups left after {number} splits, {time.perf_counter() - started:.0f} s")
-        for alike in found.alike:
-            count += 1
-            card.note(f"same verdict everywhere: {', '.join(subject.name for subject in alike)}")
-    told = f"{count} groups among them are not told apart, in {time.perf_counter() - started:.1f} s"
+    left, alike = Counter(apart.grouped(seen(subjects, plan, card), broad(plan))), 0
+    card.note(f"{left.total()} groups of {', '.join(str(len(group.subjects)) for group in left)} are split")
+    splits = spread(list(left), plan, splitter, lambda group: Split(group, [], [group.subjects]),
+                    lambda found: found.further)
+    try:
+        for number, found in enumerate(splits, 1):
+            left += Counter(found.further)
+            left[found.group] -= 1
+            if number % EVERY == 0:
+                card.note(f"{left.total()} groups left after {number} splits, {time.perf_counter() - started:.0f} s")
+            for same in found.alike:
+                alike += 1
+                card.note(f"same verdict everywhere: {', '.join(subject.name for subject in same)}")
+    except KeyboardInterrupt:
+        card.note("interrupted; still together, each a --faults to go on with:")
+        for group in +left:
+            card.note(",".join(subject.name for subject in group.subjects))
+        return INTERRUPTED
+    told = f"{alike} groups among them are not told apart, in {time.perf_counter() - started:.1f} s"
     card.note(f"{len(subjects)} faults, {len(plan.asked)} trials each: {told}")
-    return FAILED if count else PASSED
+    return FAILED if alike else PASSED
 
 
 def seen(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -> Iterator[tuple[Subject, apart.Vector]]:

@@ -19,9 +19,9 @@ COMMAND = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--npr
            "-m", "harness.run", "--cases", "packed/even", "--dtype", "fp64", "--layout", "zigzag", "--iters", "0"]
 
 
-def torchrun(folder, *arguments):
-    return subprocess.run([*COMMAND, *arguments], cwd=folder, env=ENVIRONMENT, text=True, capture_output=True,
-                          timeout=120)
+def torchrun(folder, *arguments, **variables):
+    return subprocess.run([*COMMAND, *arguments], cwd=folder, env=ENVIRONMENT | variables, text=True,
+                          capture_output=True, timeout=120)
 
 
 @pytest.mark.parametrize(("fault", "words"), [
@@ -109,7 +109,6 @@ def test_a_rank_that_cannot_begin_says_why_and_leaves_nothing(tmp_path, rank, wo
         "import os\nfrom harness.adapters.dense import Dense\n\n\nclass Made(Dense):\n    def __init__(self):\n"
         f"        if os.environ['RANK'] == '{rank}':\n            raise OSError('no kernel here')\n"
         "        super().__init__()\n")
-    done = torchrun(tmp_path, 2, "--impl", "picky:Made", "--cases", "causal/even", "--iters", "0", TMPDIR=str(tmp_path),
-                    PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
+    done = torchrun(tmp_path, "--impl", "picky:Made", TMPDIR=str(tmp_path), PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}")
     assert f"{word}implementation 'picky:Made': Made() raised OSError: no kernel here" in done.stderr
     assert not list(tmp_path.glob("ringcheck-*"))

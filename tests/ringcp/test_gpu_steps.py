@@ -107,7 +107,8 @@ def test_ranks_as_threads_on_one_gpu_agree_with_the_whole(kernel, name, world):
         q, k, v, dout = (layout.shard(x.detach(), exchange.rank) for x in whole)
         ring = Ring(plan, exchange, one, q.shape[-1] ** -0.5)
         out, lse = ring.forward(q, k, v)
-        return [out, lse, *ring.backward(dout, q, k, v, out, lse, True)]
+        grads = ring.backward(dout, q, k, v, out, lse, True)
+        return [out, lse, *(grad.to(q.dtype) for grad in grads)]
 
     with torch.no_grad():
         parts = on_mailbox(Mailbox(world, timeout=200), work)
