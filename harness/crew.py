@@ -60,7 +60,6 @@ def _serve(connection: Connection, job: Callable, given: Any) -> None:
     worker = job(given)
     while True:
         try:
-            item = connection.recv()
-        except EOFError:
+            connection.send(worker(connection.recv()))
+        except (EOFError, BrokenPipeError):
             return
-        connection.send(worker(item))
