@@ -68,6 +68,7 @@ def split(group: Group, asked: Sequence[Ask], bench: Bench, patience: int = PATI
     for ask in order[:patience]:
         agreed.append(ask.name)
         if len({bench.verdict(ask, scout.spec) for scout in scouts}) > 1:
+            bench.parted[ask.name] += 1
             return Split(group, _parts(_heard(group, scouts, agreed), ask, bench), [])
     left = _heard(group, scouts, agreed)
     if len(order) > patience:
@@ -93,13 +94,13 @@ def _parts(group: Group, ask: Ask, bench: Bench) -> list[Group]:
 def _order(subjects: Sequence[Subject], asked: list[Ask], quiet: frozenset[str], bench: Bench) -> list[Ask]:
     """What is known to show one of them comes first: the others are likely to pass. Then by turns an ask that tests
     what they break, where faults that do little differ, and a cheap one, where those pass that do much; of either one
-    ask of each scenario before another of any."""
+    ask of each scenario before another of any. What parted others goes before what did not."""
     together = Subject("", "", "", tuple(sorted({broken for subject in subjects for broken in subject.breaks})))
     firsts = {subject.first for subject in subjects}
     near = _scenarios(bench.ordered(asked, together))
     cheap = _scenarios(sorted(asked, key=lambda ask: ask.cost))
     turns = dict.fromkeys(ask for ask in chain(*zip_longest(near, cheap)))
-    return sorted(turns, key=lambda ask: (ask.name in quiet, ask.name not in firsts))
+    return sorted(turns, key=lambda ask: (ask.name in quiet, ask.name not in firsts, -bench.parted[ask.name]))
 
 
 def _scenarios(asked: Iterable[Ask]) -> list[Ask]:

@@ -101,12 +101,15 @@ class Found:
 class Bench:
     """Runs trials as threads of this process, and those of groups in a larger world on living ranks.
 
-    limit  seconds that a trial may take
+    limit   seconds that a trial may take
+    kills   by ask, how many subjects it has killed
+    parted  by ask, how many groups of subjects it has told apart
     """
 
     def __init__(self, limit: float = 20.0):
         self.limit = limit
         self.kills: Counter[str] = Counter()
+        self.parted: Counter[str] = Counter()
         self._threads, self._pools = runners.Threads(), runners.Pools()
         self._held: dict[str, bool] = {}
 
