@@ -67,9 +67,10 @@ def split(group: Group, asked: Sequence[Ask], bench: Bench, patience: int = PATI
     agreed = []
     for ask in order[:patience]:
         agreed.append(ask.name)
-        if len({bench.verdict(ask, scout.spec) for scout in scouts}) > 1:
+        said = {scout: bench.verdict(ask, scout.spec) for scout in scouts}
+        if len(set(said.values())) > 1:
             bench.parted[ask.name] += 1
-            return Split(group, _parts(_heard(group, scouts, agreed), ask, bench), [])
+            return Split(group, _parts(_heard(group, scouts, agreed), ask, said, bench), [])
     left = _heard(group, scouts, agreed)
     if len(order) > patience:
         return Split(group, [left], [])
@@ -83,10 +84,10 @@ def _heard(group: Group, scouts: tuple[Subject, ...], agreed: list[str]) -> Grou
     return group._replace(quiet=group.quiet.union(agreed))
 
 
-def _parts(group: Group, ask: Ask, bench: Bench) -> list[Group]:
+def _parts(group: Group, ask: Ask, said: dict[Subject, str], bench: Bench) -> list[Group]:
     parts: dict[str, list[Subject]] = defaultdict(list)
     for subject in group.subjects:
-        parts[bench.verdict(ask, subject.spec)].append(subject)
+        parts[said.get(subject) or bench.verdict(ask, subject.spec)].append(subject)
     bench.forget()
     return [Group(tuple(part), group.tried | {ask.name}, group.quiet) for part in parts.values() if len(part) > 1]
 
