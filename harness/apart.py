@@ -1,5 +1,6 @@
 """Which faults no case tells apart: a few cases are asked of all faults, then the groups that are left are split, so
-that no fault is asked more than it takes."""
+that no fault is asked more than it takes. Faults are apart where a verdict, or what it says of a failure but for
+numbers, is another one: what breaks a promise breaks it in every case, and PASS and FAIL alone would make one of all."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -42,7 +43,7 @@ def known(subjects: Sequence[Subject], asked: Sequence[Ask]) -> list[Ask]:
 
 def vector(subject: Subject, asked: Sequence[Ask], bench: Bench) -> Vector:
     """Its verdict in every trial of `asked`."""
-    verdicts = tuple(bench.verdict(ask, subject.spec) for ask in asked)
+    verdicts = tuple(bench.said(ask, subject.spec) for ask in asked)
     bench.forget()
     return verdicts
 
@@ -67,7 +68,7 @@ def split(group: Group, asked: Sequence[Ask], bench: Bench, patience: int = PATI
     agreed = []
     for ask in order[:patience]:
         agreed.append(ask.name)
-        said = {scout: bench.verdict(ask, scout.spec) for scout in scouts}
+        said = {scout: bench.said(ask, scout.spec) for scout in scouts}
         if len(set(said.values())) > 1:
             bench.parted[ask.name] += 1
             return Split(group, _parts(_heard(group, scouts, agreed), ask, said, bench), [])
@@ -87,7 +88,7 @@ def _heard(group: Group, scouts: tuple[Subject, ...], agreed: list[str]) -> Grou
 def _parts(group: Group, ask: Ask, said: dict[Subject, str], bench: Bench) -> list[Group]:
     parts: dict[str, list[Subject]] = defaultdict(list)
     for subject in group.subjects:
-        parts[said.get(subject) or bench.verdict(ask, subject.spec)].append(subject)
+        parts[said.get(subject) or bench.said(ask, subject.spec)].append(subject)
     bench.forget()
     return [Group(tuple(part), group.tried | {ask.name}, group.quiet) for part in parts.values() if len(part) > 1]
 

@@ -1,5 +1,6 @@
 """Kills: faults and mutants tried case by case until one fails where the ring passes."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from harness.clock import Timing
 from harness.trial import UNTIMED
 
 HOST = "ring"
+NUMBERS = re.compile(r"-?\b(\d+(\.\d+)?(e[-+]?\d+)?|inf|nan)\b")
 TIMED = Timing(warmup=1, iters=2)
 CLEAR = 30
 EVERYWHERE = {"B1", "B2", "B4", "B6", "D1"}
@@ -128,6 +130,14 @@ class Bench:
         """PASS, FAIL, SKIP or ERROR; BOTH where the ring fails as well, which says nothing about a fault."""
         verdict = self.trial(ask, spec, limit=self.limit * patience)["verdict"]
         return "BOTH" if verdict == "FAIL" and not self.passes(ask) else verdict
+
+    def said(self, ask: Ask, spec: str) -> str:
+        """The verdict with what it says of a failure, but for numbers; of an ERROR, which may come otherwise the next
+        time, nothing."""
+        record = self.trial(ask, spec)
+        if record["verdict"] != "FAIL":
+            return record["verdict"]
+        return "BOTH" if not self.passes(ask) else f"FAIL {NUMBERS.sub('#', record['reason'])}"
 
     def hunt(self, subject: Subject, ordered: Iterable[Ask]) -> Found:
         """Tries asks in their order until one kills. An ERROR must come again with more patience: on a busy machine

@@ -84,7 +84,7 @@ def told_apart(subjects: list[Subject], plan: Plan, card: scorecard.Scorecard) -
                 card.note(f"{left.total()} groups left after {number} splits, {time.perf_counter() - started:.0f} s")
             for same in found.alike:
                 alike += 1
-                card.note(f"same verdict everywhere: {', '.join(subject.name for subject in same)}")
+                card.note(f"told alike everywhere: {', '.join(subject.name for subject in same)}")
     except KeyboardInterrupt:
         card.note("interrupted; still together, each a --faults to go on with:")
         for group in +left:

@@ -80,3 +80,15 @@ def test_a_rank_that_holds_nothing_can_be_heard(dtype):
     for shape in ((1, 4, 0, 8), (1, 4, 0), (2, 0, 3, 1)):
         found = ranks._unpacked(*ranks._packed(torch.empty(shape, dtype=dtype)))
         assert found.shape == shape and found.dtype == dtype
+
+
+def test_that_one_of_several_answers_offers_no_lse_is_told():
+    layout, made = positions_of(Dense().layout(CASE, 2), 1), answers(())
+    del made[2].tensors["lse"]
+    verdict, _ = judge(made, layout, {})
+    assert verdict.name == "PASS" and {one.tensor: one.ratio for one in verdict.deviations}["lse"] is None
+    for answer in made:
+        answer.tensors.pop("dk", None)
+    del made[1:]
+    made.append(answers(())[1])
+    assert {one.tensor: one.ratio for one in judge(made, layout, {})[0].deviations}["dk"] is not None

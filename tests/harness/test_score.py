@@ -128,9 +128,8 @@ def test_every_class_has_words_that_other_lines_lack():
 
 
 def test_faults_are_told_apart_by_whatever_case_does(capsys):
-    three = "zeros-everywhere,lse-negated,window-ignored"
-    code, told = scored(capsys, "--faults", three, "--apart")
-    assert code == 1 and "# same verdict everywhere: lse-negated, zeros-everywhere" in told.out
+    code, told = scored(capsys, "--faults", "delta-twice,delta-dropped,window-ignored", "--apart")
+    assert code == 1 and "# told alike everywhere: delta-dropped, delta-twice" in told.out
     arguments = ["--cases", "causal/even-contiguous-w2-fp64", "sliding/one-contiguous-w2-fp64", "--ranks", "2"]
     assert score.main([*arguments, "--faults", "lse-negated,window-ignored", "--apart"]) == 0
     assert "0 groups among them" in capsys.readouterr().out
