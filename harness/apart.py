@@ -1,6 +1,6 @@
 """Which faults no case tells apart: a few cases are asked of all faults, then the groups that are left are split, so
 that no fault is asked more than it takes. Faults are apart where a verdict, or what it says of a failure but for
-numbers, is another one: what breaks a promise breaks it in every case, and PASS and FAIL alone would make one of all."""
+numbers, is another one: what breaks a promise does so in every case, and PASS and FAIL alone would make one of all."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
