@@ -67,7 +67,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def check(path: Path) -> None:
-    """Raises ValueError when the archive would take the place of anything that is no archive, or has no place."""
+    """Raises ValueError when the archive would take the place of anything that is no archive, has no place, or a name
+    that promises another kind of archive."""
+    if path.suffix.lower() not in ("", ".zip"):
+        raise ValueError(f"bundle {path} is a zip archive: name it .zip, not {path.suffix}")
     if path.exists() and not zipfile.is_zipfile(path):
         raise ValueError(f"bundle {path} would overwrite what is no zip archive")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):

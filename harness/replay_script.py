@@ -4,6 +4,7 @@ SCRIPT = '''"""@HEADLINE@
 
 python replay.py                                         asks @SPEC@ again; needs ringcheck
 python replay.py my_module:Mine                          asks another implementation
+python replay.py [SPEC] --timeout 600                    further words are those of ringcheck
 torchrun --nproc-per-node @RANKS@ replay.py [SPEC]               the bare call, without a judge
 """
 
@@ -57,11 +58,12 @@ def call(spec):
 if __name__ == "__main__":
     order_paths()
     sys.path.append(str(Path(__file__).resolve().parent))
-    asked = sys.argv[1] if len(sys.argv) > 1 else SPEC
+    named = sys.argv[1:2] if not sys.argv[1:2] or not sys.argv[1].startswith("-") else []
+    asked, further = (named or [SPEC])[0], sys.argv[1 + len(named):]
     if "WORLD_SIZE" in os.environ:
         call(asked)
     else:
-        sys.exit(main(["--impl", asked, "--cases", CASE, *ARGUMENTS]))
+        sys.exit(main(["--impl", asked, "--cases", CASE, *ARGUMENTS, *further]))
 '''
 
 

@@ -52,6 +52,8 @@ def unpacked(tmp_path, *words):
 
 def test_the_script_alone_shows_the_failure_again(tmp_path, mine, capsys):
     files = unpacked(tmp_path, "packed/straddle-zigzag-w2-fp64", "--impl", mine, "--in-process")
+    again = run(tmp_path / "x", "replay.py", "--timeout", "0")
+    assert again.returncode == 2 and "--timeout" in again.stderr
     assert set(files) == {"README.txt", "replay.py", "case.txt", "record.json", "versions.json", "ring_of_mine.py",
                           "parts_of_mine.py"}
     assert files["ring_of_mine.py"] == ADAPTER and "host" not in json.loads(files["versions.json"])
@@ -96,9 +98,12 @@ def test_ranks_of_their_own_leave_what_they_called_also_a_killed_one(tmp_path):
     (["packed/straddle"], "a bundle holds one, such as packed/straddle-"), (["nothing/here"], "nothing/here"),
     (["causal/short-contiguous-w2-fp64", "--impl", "nobody"], "unknown implementation 'nobody'"),
     ([], "the following arguments are required: CASE"),
-    (["causal/short-contiguous-w2-fp64", "--in-process", "-o", __file__], "would overwrite what is no zip archive"),
+    (["causal/short-contiguous-w2-fp64", "--in-process", "-o", "b.tar.gz"], "is a zip archive: name it .zip, not .gz"),
+    (["causal/short-contiguous-w2-fp64", "--in-process", "-o", "notes.zip"], "would overwrite what is no zip archive"),
     (["causal/short-contiguous-w2-fp64", "--in-process", "-o", "/dev/null/x.zip"], "cannot be written")])
-def test_bad_usage_is_one_line(words, said, capsys):
+def test_bad_usage_is_one_line(words, said, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("notes.zip").write_text("not an archive", encoding="utf-8")
     assert bundle.main(words) == 2
     told = capsys.readouterr().err
     assert told.startswith("ringcheck: ") and told.count("\n") == 1 and said in told
