@@ -10,6 +10,7 @@ from typing import Any
 
 from harness import apart, crew, kills, scorecard
 from harness.apart import Split
+from harness.interrupts import ended_alike
 from harness.kills import Ask, Bench, Found, Subject
 from harness.scoring import Settings, parse
 
@@ -31,7 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     2 for bad usage, 3 for an interruption."""
     try:
         settings = parse(sys.argv[1:] if argv is None else argv)
-        return listed(settings) if settings.listing else score(settings)
+        with ended_alike(torchrun=False):
+            return listed(settings) if settings.listing else score(settings)
     except KeyboardInterrupt:
         print("ringcheck score: interrupted", file=sys.stderr)
         return INTERRUPTED
