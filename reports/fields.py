@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reports import fit
+from reports.non_finite import SPELLED
 
 NUMBER = (int, float)
 NUMBERS = [NUMBER]
@@ -54,7 +55,7 @@ def check(kind: str, record: dict[str, Any]) -> None:
         raise ValueError(f"field verdict is none of {', '.join(VERDICTS)}: {record['verdict'][:40]!r}")
     for deviation in record.get("deviations") or []:
         ratio = deviation.get("ratio")
-        if isinstance(ratio, str) and ratio not in fit.NON_FINITE:
+        if isinstance(ratio, str) and ratio not in SPELLED:
             raise ValueError(f"field deviations.ratio is no number: {ratio!r}")
     hops = (record.get("work") or {}).get("area_by_hop") or []
     if any(len(row) != len(hops) for row in hops):

@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import math
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,9 +10,9 @@ from typing import Any, BinaryIO
 
 from reports import fields, keep
 from reports.keep import KINDS
+from reports.non_finite import plain, restored
 
 SCHEMA = 1
-NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Unwritable(ValueError):
@@ -171,17 +170,6 @@ def read(path: str | Path) -> Results:
     return results
 
 
-def plain(value: Any) -> Any:
-    """`value` with every non-finite float, at any depth, as the string "inf", "-inf" or "nan"."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value
-
-
 def _take(results: Results, number: int, line: str, cut: bool) -> None:
     place = f"{results.path}:{number}"
     try:
@@ -211,5 +199,4 @@ def _restore(trial: dict[str, Any]) -> None:
     """Non-finite numbers of the deviations as numbers."""
     for deviation in trial.get("deviations") or []:
         for name in ("ratio", "error", "allowance", "expected", "actual"):
-            value = deviation.get(name)
-            deviation[name] = NON_FINITE.get(value, value) if isinstance(value, str) else value
+            deviation[name] = restored(deviation.get(name))

@@ -204,10 +204,10 @@ def ratios(trials: Iterable[Trial], label: Callable[[Trial], str] | None = None)
 
 
 def value(of: Callable[[Trial], float | None], trial: Trial) -> float | None:
-    """A metric of a trial; None also where a foreign record holds numbers that allow no figure (a world of 0)."""
+    """A metric of a trial; None also where a foreign record holds numbers that allow no figure."""
     try:
         return of(trial)
-    except (ArithmeticError, TypeError, ValueError, IndexError):
+    except (ArithmeticError, TypeError, ValueError, LookupError):
         return None
 
 

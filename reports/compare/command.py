@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from reports import build, keep
+from reports import build, keep, visible
 from reports.compare import baselines, comparison, told
 from reports.compare.comparison import Comparison, Rule
 from reports.compare.states import ABSENT, REGRESSIONS
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
         found = comparison.compare(old, new, _rule(options))
         _write(options, found)
     except ValueError as error:
-        print(f"ringcheck compare: {told.visible(str(error))}", file=sys.stderr)
+        print(f"ringcheck compare: {visible.line(error)}", file=sys.stderr)
         return 2
     print(told.text(found, options.all))
     return 1 if found.regressed else 0

@@ -170,7 +170,7 @@ def test_a_cut_side_and_another_environment_are_told(results_file, capsys):
     other = Path(both[1]).read_text().replace('"torch":"2.13.0"', '"torch":"2.14.0"')
     both[1].write_text(other)
     _, out, _ = ran(capsys, *both)
-    assert "is not whole: cut: 2 of 3 trials" in out and "# environment  torch: 2.13.0 -> 2.14.0" in out
+    assert "is not whole: cut: 2 of 3 trials" in out and "# environment torch: 2.13.0 -> 2.14.0" in out
     assert "  incomparable  environment  2 trials" in out and "1 missing; 2 incomparable" in out
 
 
