@@ -19,7 +19,6 @@ from reports import changes, figures, keep, rows, view
 from reports.figure import Figure
 from reports.gallery import gallery
 from reports.masks import masks
-from reports.metrics import Trial
 from reports.record import Results, read
 
 HERE = Path(__file__).parent
@@ -84,10 +83,11 @@ def contents(files: list[Results], regressions: Iterable[Change] | None = None) 
         "changes": compared,
         "failures": failures,
         "full": IN_FULL,
+        "unlike": view.unlike(failures),
         "strict_failures": view.strict_failures(trials),
         "skips": view.skips(trials, label),
         "few_ids": view.few,
-        "coverage": {name: coverage([one for one in trials if label(one) == name]) for name in implementations},
+        "coverage": {name: view.by_world([one for one in trials if label(one) == name]) for name in implementations},
         "masks": masks(trials),
         "budgets": bool(ratios),
         "figures": [*([errors(ratios)] if ratios else []), *gallery(trials, files)],
@@ -96,6 +96,7 @@ def contents(files: list[Results], regressions: Iterable[Change] | None = None) 
         "implementations": implementations,
         "several": several,
         "label": label,
+        "id": id,
         "environments": environments(files),
         "told": told,
         "few": len(trials) <= OPEN_UP_TO,
@@ -113,11 +114,6 @@ def dressing() -> dict[str, str]:
         "base-uri 'none'; form-action 'none'"
     )
     return {"style": style, "script": script, "policy": policy}
-
-
-def coverage(trials: list[Trial]) -> dict[str, Any]:
-    """The counted tables of one implementation."""
-    return {"group": view.by_world(trials, view.groups_of), "requirement": view.by_world(trials, view.requirements_of)}
 
 
 def errors(ratios: dict[str, list[float]]) -> Figure:

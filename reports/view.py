@@ -1,5 +1,6 @@
 """What a page or a summary shows: trials of several files put in order and counted. Plain values, no markup."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -117,6 +118,15 @@ def failures(trials: Iterable[Trial]) -> list[Trial]:
     return sorted((t for t in trials if t["verdict"] in ("FAIL", "ERROR")), key=lambda t: t["verdict"] == "ERROR")
 
 
+def unlike(failures: Iterable[Trial], count: int = 3) -> set[int]:
+    """id()s of the first failures that say unlike things, numbers aside; those that say the same can wait."""
+    found: dict[str, int] = {}
+    for trial in failures:
+        told = (trial.get("diagnosis") or {}).get("headline") or (trial.get("reason") or "").split("\n")[0]
+        found.setdefault(re.sub(r"\d+", "#", told), id(trial))
+    return set(list(found.values())[:count])
+
+
 def strict_failures(trials: Iterable[Trial]) -> list[tuple[Trial, dict]]:
     """Trials that miss a strict rule, with their worst strict deviation."""
     return [(t, metrics.worst(t, "strict")) for t in trials if metrics.strict_verdict(t) == "FAIL"]
@@ -144,26 +154,15 @@ def grouped(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
     return dict(found)
 
 
-def by_world(trials: list[Trial], rows_of: Callable[[Trial], Iterable[str]]) -> dict[str, Any]:
-    """A table of counts: a row a value of `rows_of` (group, requirement), a column a world."""
+def by_world(trials: list[Trial]) -> dict[str, Any]:
+    """A table of counts: a row a group of cases, a column a world."""
     cells: dict[tuple[str, int], list[Trial]] = defaultdict(list)
     for trial in trials:
-        for row in rows_of(trial):
-            cells[row, trial["case"].get("world", 0)].append(trial)
+        cells[trial["case"].get("group") or "other", trial["case"].get("world", 0)].append(trial)
     worlds = sorted({world for _, world in cells})
-    names = sorted(
-        {row for row, _ in cells}, key=lambda row: (row[:1], len(row), row) if row[1:].isdigit() else (row, 0, "")
-    )
+    names = sorted({row for row, _ in cells})
     table = {row: [counts(cells[row, world]) if (row, world) in cells else None for world in worlds] for row in names}
     return {"worlds": worlds, "rows": table}
-
-
-def groups_of(trial: Trial) -> list[str]:
-    return [trial["case"].get("group") or "other"]
-
-
-def requirements_of(trial: Trial) -> list[str]:
-    return trial["case"].get("requirements") or []
 
 
 def pictured(trials: Iterable[Trial]) -> list[Trial]:

@@ -19,8 +19,9 @@ from reports.record import Results, Run
 EVIL = "<script>alert(1)</script>\"'&\x00\ud800\u202e" + "a-very-long-name-" * 40
 SVG = "{http://www.w3.org/2000/svg}"
 FINITE = re.compile(r"(?<![A-Za-z])(nan|inf)", re.IGNORECASE)
-SHAPES = {"svg", "title", "g", "path", "rect", "text"}
-ATTRIBUTES = {"class", "viewBox", "role", "width", "height", "x", "y", "d", "stroke-dasharray", "preserveAspectRatio"}
+SHAPES = {"svg", "title", "g", "path", "rect", "text", "a"}
+ATTRIBUTES = {"class", "viewBox", "role", "width", "height", "x", "y", "d", "stroke-dasharray", "preserveAspectRatio",
+              "href", "tabindex"}
 
 
 def words_of(root):
@@ -44,7 +45,8 @@ def words_of(root):
 def checked(figure):
     """The parsed drawing of a figure that keeps the rules of all figures."""
     root = ElementTree.fromstring(figure.svg.encode())
-    assert root.get("role") == "img" and root[0].tag == "title" and root[0].text.strip()
+    assert root.get("role") == ("img" if root.find(".//a") is None else "group")
+    assert root[0].tag == "title" and root[0].text.strip()
     for node in root.iter():
         assert node.tag in SHAPES and set(node.attrib) <= ATTRIBUTES, (node.tag, node.attrib)
         assert not any(FINITE.search(node.get(name) or "") for name in ("d", "x", "y", "width", "height", "viewBox"))
