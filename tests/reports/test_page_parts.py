@@ -61,6 +61,17 @@ def test_every_svg_has_a_title_and_every_id_is_one(results_file, trial):
     assert set(targets) <= set(ids)
 
 
+def test_a_cell_of_the_matrix_leads_to_the_row_of_its_worst_trial(results_file, trial):
+    trials = [trial(ratio=0.2), trial(ratio=0.7, layout="zigzag"), trial(world=3, verdict="FAIL", ratio=9),
+              trial('packed/"<&>', world=3)]
+    text = build_page(results_file(trials))
+    page, matrix = Page(text), Page(re.search(r'<section class="figure" id="conformance">.*?</section>', text, re.S)[0])
+    rows_there = {found["id"] for tag, found in page.tags if tag == "tr" and "id" in found}
+    cells = [found["href"][1:] for tag, found in matrix.tags if tag == "a" and "class" not in found]
+    assert len(cells) == 3 and set(cells) <= rows_there
+    assert "packed/even-zigzag-w2-fp64@ring" in cells and "packed/even-contiguous-w2-fp64@ring" not in cells
+
+
 def test_anchors_are_the_same_in_every_page_and_never_shared(trial):
     odd = trial("odd")
     odd["case"]["id"] = 'a b"<\u202e>' + "x" * 400
