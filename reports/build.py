@@ -30,13 +30,14 @@ UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 Change = Mapping[str, Any]
 
 
-def page(files: list[Results], regressions: Iterable[Change] | None = None) -> str:
+def page(files: list[Results], regressions: Iterable[Change] | None = None, against: Sequence[str] = ()) -> str:
     """HTML text of the report. Identical records give identical bytes.
 
-    `regressions` are rows of a comparison (see reports.changes); without them the page has no such section.
+    `regressions` are rows of a comparison (see reports.changes), `against` sentences on what was compared and how;
+    without rows the page has no such section.
     Raises ValueError when jinja2, the extra `report`, is not installed.
     """
-    text = templates().get_template("page.html.jinja").render(contents(files, regressions))
+    text = templates().get_template("page.html.jinja").render({**contents(files, regressions), "against": against})
     return UNPRINTABLE.sub("\ufffd", text)
 
 
@@ -144,7 +145,7 @@ def environments(files: Iterable[Results]) -> list[dict[str, Any]]:
             facts = {name: run.header.get(name) for name in ("settings", "environment") if run.header.get(name)}
             told = {name: None if before.get(name) == facts[name] else facts[name] for name in facts}
             found.append({"path": results.path, "facts": told, "argv": run.header.get("argv"), "end": run.end,
-                          "done": len(run.trials)})
+                          "done": len(run.trials), "running": results.running and run is results.runs[-1]})
             before = facts
     return found
 

@@ -13,6 +13,7 @@ from reports.keep import KINDS
 from reports.non_finite import plain, restored
 
 SCHEMA = 1
+NO_END = "no end line: the last run was cut"
 
 
 class Unwritable(ValueError):
@@ -127,11 +128,13 @@ class Run:
 
 @dataclass
 class Results:
-    """A results file: its runs in order (more than one after `--resume`) and what could not be read."""
+    """A results file: its runs in order (more than one after `--resume`) and what could not be read. `running` is set
+    by who knows that a run still writes it."""
 
     path: str
     runs: list[Run] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    running: bool = False
 
     @property
     def header(self) -> dict[str, Any]:
@@ -166,7 +169,7 @@ def read(path: str | Path) -> Results:
     if not results.runs:
         raise ValueError(f"{path}: holds no record of a run or trial: name another file, or remove it")
     if results.runs[-1].end is None:
-        results.warnings.append(f"{path}: no end line: the last run was cut")
+        results.warnings.append(f"{path}: {NO_END}")
     return results
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reports import metrics
@@ -33,9 +33,10 @@ class Cut:
     done: int
     asked: int | None
     ended: bool
+    running: bool = False
 
     def __str__(self) -> str:
-        what = "ended early" if self.ended else "cut"
+        what = "goes on" if self.running else "ended early" if self.ended else "cut"
         return f"{what}: {self.done} of {self.asked} trials" if self.asked else f"{what} after {self.done} trials"
 
 
@@ -47,7 +48,7 @@ def cuts(files: Iterable[Results]) -> list[Cut]:
         for number, run in enumerate(results.runs):
             cut = cut_of(results.path, run)
             if cut and not any(goes_on(run, later) for later in results.runs[number + 1:]):
-                found.append(cut)
+                found.append(replace(cut, running=results.running and run is results.runs[-1]))
     return found
 
 
@@ -109,7 +110,7 @@ def headline(trials: list[Trial], cut: Sequence[Cut] = ()) -> str:
     told = told if judged else "Nothing ran"
     if not cut:
         return told
-    missing = str(cut[0]) + (f" and {len(cut) - 1} more cut files" if len(cut) > 1 else "")
+    missing = str(cut[0]) + (f" and {len(cut) - 1} more files that are not whole" if len(cut) > 1 else "")
     return f"{missing[0].upper()}{missing[1:]}; {told[0].lower()}{told[1:]}"
 
 

@@ -34,6 +34,12 @@ def test_regressions_are_shown_where_a_comparison_gives_them(results_file, trial
     assert "1.2 to 1.4" in text
 
 
+def test_a_trial_that_is_slower_in_two_ways_counts_once():
+    found = changes.changes([{**CHANGE, "metric": metric} for metric in ("step ms", "forward ms")], ())
+    assert [row[:2] for row in found["headline"]] == [("slower", 1)] and found["trials"] == 1
+    assert len(found["worse"]) == 2
+
+
 def test_a_state_that_is_not_known_to_be_harmless_counts_as_worse():
     found = changes.changes([{**CHANGE, "state": state} for state in ("new", "grew", "same", "broke")], ())
     assert [row["state"] for row in found["worse"]] == ["broke", "grew"]
