@@ -19,11 +19,13 @@ from reports import changes, figures, keep, rows, view
 from reports.figure import Figure
 from reports.gallery import gallery
 from reports.masks import masks
-from reports.record import Results, read
+from reports.record import NO_END, Results, read
 
 HERE = Path(__file__).parent
 OPEN_UP_TO = 40
 IN_FULL = 60
+WORDED = 9
+NUMERIC = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?$|[-–∞]$|nan$")
 GLYPHS = {"PASS": "✓", "FAIL": "✗", "ERROR": "!", "SKIP": "–"}
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -55,7 +57,7 @@ def templates() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, command=shlex.join, clip=view.clip)
+    environment.filters.update(number=number, command=shlex.join, clip=view.clip, worded=worded)
     return environment
 
 
@@ -74,7 +76,8 @@ def contents(files: list[Results], regressions: Iterable[Change] | None = None) 
         "GLYPHS": GLYPHS,
         "files": files,
         "cuts": cut,
-        "warnings": [warning for results in files for warning in results.warnings],
+        "warnings": [warning for results in files for warning in results.warnings
+                     if not (warning.endswith(NO_END) and results.path in {one.path for one in cut})],
         "trials": trials,
         "counts": counts,
         "strict": view.strict_counts(trials),
@@ -162,6 +165,12 @@ def told(value: Any) -> str:
 def number(value: float | None, form: str = ".2f") -> str:
     """A figure of the page; an en dash where there is none."""
     return format(value, form) if isinstance(value, (int, float)) else "–"
+
+
+def worded(rows: Sequence[Sequence[str]]) -> str:
+    """Classes of a number table that name its columns of words, c1 the first: words begin at the left."""
+    columns = [place for place, cells in enumerate(zip(*rows), 1) if not all(map(NUMERIC.match, cells))]
+    return " ".join(f"c{place}" for place in columns if 1 < place <= WORDED)
 
 
 def check(target: str | Path, results: str | Path) -> None:
