@@ -85,7 +85,7 @@ def measure(session: Session, problem: Problem, layout: list[Tensor], ranks: Ran
     if limits:
         measured |= limits.record(ranks.all_gather(limits.mine(timing.warmup)))
     inputs.renewed(sets[0], generator)
-    line = timeline(session, step, sets[0], problem.case.inputs.grads, ranks)
+    line = timeline(session, step, sets[0], problem.case.inputs.grads, ranks, timing.bound)
     return Measured(measured, step, sets, list(zip(*sent, strict=True)), line)
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reports import keep, record, view
+from reports import keep, record, view, visible
 from reports.compare import baselines, comparison, environment, sides, told
 from reports.compare.comparison import Rule
 from reports.compare.environment import Key
@@ -26,9 +26,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         for line in bless(options.results, Path(options.baselines), options.with_failures, options.drop):
-            print(told.visible(line))
+            print(visible.line(line))
     except ValueError as error:
-        print(f"ringcheck bless: {told.visible(str(error))}", file=sys.stderr)
+        print(f"ringcheck bless: {visible.line(error)}", file=sys.stderr)
         return 2
     return 0
 

@@ -19,25 +19,27 @@ from reports import changes, figures, keep, rows, view
 from reports.figure import Figure
 from reports.gallery import gallery
 from reports.masks import masks
-from reports.metrics import Trial
-from reports.record import Results, read
+from reports.record import NO_END, Results, read
 
 HERE = Path(__file__).parent
 OPEN_UP_TO = 40
 IN_FULL = 60
+WORDED = 9
+NUMERIC = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?$|[-–∞]$|nan$")
 GLYPHS = {"PASS": "✓", "FAIL": "✗", "ERROR": "!", "SKIP": "–"}
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 Change = Mapping[str, Any]
 
 
-def page(files: list[Results], regressions: Iterable[Change] | None = None) -> str:
+def page(files: list[Results], regressions: Iterable[Change] | None = None, against: Sequence[str] = ()) -> str:
     """HTML text of the report. Identical records give identical bytes.
 
-    `regressions` are rows of a comparison (see reports.changes); without them the page has no such section.
+    `regressions` are rows of a comparison (see reports.changes), `against` sentences on what was compared and how;
+    without rows the page has no such section.
     Raises ValueError when jinja2, the extra `report`, is not installed.
     """
-    text = templates().get_template("page.html.jinja").render(contents(files, regressions))
+    text = templates().get_template("page.html.jinja").render({**contents(files, regressions), "against": against})
     return UNPRINTABLE.sub("\ufffd", text)
 
 
@@ -55,7 +57,7 @@ def templates() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, command=shlex.join, clip=view.clip)
+    environment.filters.update(number=number, command=shlex.join, clip=view.clip, worded=worded)
     return environment
 
 
@@ -74,7 +76,8 @@ def contents(files: list[Results], regressions: Iterable[Change] | None = None) 
         "GLYPHS": GLYPHS,
         "files": files,
         "cuts": cut,
-        "warnings": [warning for results in files for warning in results.warnings],
+        "warnings": [warning for results in files for warning in results.warnings
+                     if not (warning.endswith(NO_END) and results.path in {one.path for one in cut})],
         "trials": trials,
         "counts": counts,
         "strict": view.strict_counts(trials),
@@ -84,10 +87,11 @@ def contents(files: list[Results], regressions: Iterable[Change] | None = None) 
         "changes": compared,
         "failures": failures,
         "full": IN_FULL,
+        "unlike": view.unlike(failures),
         "strict_failures": view.strict_failures(trials),
         "skips": view.skips(trials, label),
         "few_ids": view.few,
-        "coverage": {name: coverage([one for one in trials if label(one) == name]) for name in implementations},
+        "coverage": {name: view.by_world([one for one in trials if label(one) == name]) for name in implementations},
         "masks": masks(trials),
         "budgets": bool(ratios),
         "figures": [*([errors(ratios)] if ratios else []), *gallery(trials, files)],
@@ -96,6 +100,7 @@ def contents(files: list[Results], regressions: Iterable[Change] | None = None) 
         "implementations": implementations,
         "several": several,
         "label": label,
+        "id": id,
         "environments": environments(files),
         "told": told,
         "few": len(trials) <= OPEN_UP_TO,
@@ -113,11 +118,6 @@ def dressing() -> dict[str, str]:
         "base-uri 'none'; form-action 'none'"
     )
     return {"style": style, "script": script, "policy": policy}
-
-
-def coverage(trials: list[Trial]) -> dict[str, Any]:
-    """The counted tables of one implementation."""
-    return {"group": view.by_world(trials, view.groups_of), "requirement": view.by_world(trials, view.requirements_of)}
 
 
 def errors(ratios: dict[str, list[float]]) -> Figure:
@@ -148,7 +148,7 @@ def environments(files: Iterable[Results]) -> list[dict[str, Any]]:
             facts = {name: run.header.get(name) for name in ("settings", "environment") if run.header.get(name)}
             told = {name: None if before.get(name) == facts[name] else facts[name] for name in facts}
             found.append({"path": results.path, "facts": told, "argv": run.header.get("argv"), "end": run.end,
-                          "done": len(run.trials)})
+                          "done": len(run.trials), "running": results.running and run is results.runs[-1]})
             before = facts
     return found
 
@@ -165,6 +165,12 @@ def told(value: Any) -> str:
 def number(value: float | None, form: str = ".2f") -> str:
     """A figure of the page; an en dash where there is none."""
     return format(value, form) if isinstance(value, (int, float)) else "–"
+
+
+def worded(rows: Sequence[Sequence[str]]) -> str:
+    """Classes of a number table that name its columns of words, c1 the first: words begin at the left."""
+    columns = [place for place, cells in enumerate(zip(*rows), 1) if not all(map(NUMERIC.match, cells))]
+    return " ".join(f"c{place}" for place in columns if 1 < place <= WORDED)
 
 
 def check(target: str | Path, results: str | Path) -> None:

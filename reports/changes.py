@@ -27,10 +27,16 @@ def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str]) -> dict
     told = sorted((_told(row, anchors) for row in rows),
                   key=lambda row: states.index(row["state"]) if row["state"] in states else len(WORSE))
     worse, rest = ([row for row in told if (row["state"] in CALM) is calm] for calm in (False, True))
-    count = list(Counter(row["state"] for row in rest).items())
-    marks = Counter((row["state"], row["glyph"], row["tone"]) for row in worse)
-    headline = [(state, number, glyph, tone) for (state, glyph, tone), number in marks.items()]
-    return {"worse": worse, "rest": rest, "counts": count, "headline": headline}
+    marks = {row["state"]: (row["glyph"], row["tone"]) for row in worse}
+    headline = [(state, number, *marks[state]) for state, number in _trials(worse)]
+    return {"worse": worse, "rest": rest, "counts": _trials(rest), "headline": headline,
+            "trials": sum(number for _, number, *_ in headline)}
+
+
+def _trials(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """States with the number of trials that are in them, however many metrics say so."""
+    told = dict.fromkeys((row["state"], row["case"], row["implementation"]) for row in rows)
+    return list(Counter(state for state, *_ in told).items())
 
 
 def _told(row: Mapping[str, Any], anchors: Collection[str]) -> dict[str, Any]:

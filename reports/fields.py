@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reports import fit
+from reports.non_finite import SPELLED
 
 NUMBER = (int, float)
 NUMBERS = [NUMBER]
@@ -54,7 +55,7 @@ def check(kind: str, record: dict[str, Any]) -> None:
         raise ValueError(f"field verdict is none of {', '.join(VERDICTS)}: {record['verdict'][:40]!r}")
     for deviation in record.get("deviations") or []:
         ratio = deviation.get("ratio")
-        if isinstance(ratio, str) and ratio not in fit.NON_FINITE:
+        if isinstance(ratio, str) and ratio not in SPELLED:
             raise ValueError(f"field deviations.ratio is no number: {ratio!r}")
     hops = (record.get("work") or {}).get("area_by_hop") or []
     if any(len(row) != len(hops) for row in hops):
@@ -73,6 +74,13 @@ def _at(record: dict[str, Any], name: str) -> Any:
     return value
 
 
+def _plain_numbers(values: list[Any], form: Any) -> bool:
+    """Whether all are numbers of ordinary size where numbers are due: most of a record, told without a look at each."""
+    kinds = set(map(type, values))
+    return isinstance(form, tuple) and float in form and kinds <= {int, float} and (
+        int not in kinds or -LARGEST <= min(values) and max(values) <= LARGEST)
+
+
 def _wrong(value: Any, form: Any, name: str) -> Iterator[tuple[str, str]]:
     if isinstance(form, dict):
         if not isinstance(value, dict):
@@ -85,7 +93,8 @@ def _wrong(value: Any, form: Any, name: str) -> Iterator[tuple[str, str]]:
         if not isinstance(value, list):
             yield name, "list"
             return
-        for item in value:
-            yield from _wrong(item, form[0], name)
+        if not _plain_numbers(value, form[0]):
+            for item in value:
+                yield from _wrong(item, form[0], name)
     elif not isinstance(value, form) or isinstance(value, int) and abs(value) > LARGEST:
         yield name, "number" if isinstance(form, tuple) else form.__name__

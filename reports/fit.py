@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-NON_FINITE = ("inf", "-inf", "nan")
+from reports.non_finite import SPELLED
+
 LAYOUTS = ("contiguous", "zigzag", "striped")
 
 
@@ -46,7 +47,7 @@ def _cells(one: dict[str, Any]) -> Iterator[str]:
     rows, edges = one.get("ratios") or [], one.get("edges")
     if len({len(row) for row in rows}) > 1:
         yield "error_maps.ratios has rows of unlike lengths"
-    unknown = [cell for cell in chain(*rows) if isinstance(cell, str) and cell not in NON_FINITE]
+    unknown = [cell for cell in chain(*rows) if isinstance(cell, str) and cell not in SPELLED]
     if unknown:
         yield f"error_maps.ratios is no number: {unknown[0][:40]!r}"
     if edges is not None and (len(edges) != len(rows) + 1 or any(a >= b for a, b in pairwise(edges))):

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from reports import build, view
-from reports.record import read
+from reports.record import NO_END, read
 from reports.visible import line
 
 REFRESH_S, SHARE = 5.0, 10
@@ -72,26 +72,30 @@ class Folder:
         readable."""
         if name not in self.names():
             raise KeyError(name)
-        text, results = self._kept(name, "page", lambda path: (self._built(path, name), counted(path)))
-        running = running_of(self.root / name, results)
+        running = running_of(self.root / name, self._kept(name, "counts", counted))
+        text, results = self._kept(
+            name, "page", lambda path: (self._built(path, name, running), counted(path)), running)
         return followed(text, results, max(REFRESH_S, SHARE * self.seconds(name))) if running else text
 
     def seconds(self, name: str) -> float:
         """How long the last page of a file took to make."""
         return self._made[name, "page"].seconds
 
-    def _built(self, path: Path, name: str) -> str:
+    def _built(self, path: Path, name: str, running: bool) -> str:
         results = read(path)
-        results.path = name
+        results.path, results.running = name, running and results.runs[-1].end is None
+        if results.running:
+            results.warnings = [one for one in results.warnings if not one.endswith(NO_END)]
         return build.page([results])
 
-    def _kept(self, name: str, what: str, make: Callable) -> object:
+    def _kept(self, name: str, what: str, make: Callable, running: bool = False) -> object:
+        """What `make` makes of a file, made again where the file or `running` is another."""
         path = self.root / name
         try:
             status = path.stat()
         except OSError as error:
             raise ValueError(f"{name} cannot be read: {error.strerror}") from error
-        state = status.st_mtime_ns, status.st_size, status.st_ino
+        state = status.st_mtime_ns, status.st_size, status.st_ino, running
         with self._lock:
             if (name, what) not in self._made or self._made[name, what].state != state:
                 started = time.perf_counter()

@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import math
 import os
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,9 +10,10 @@ from typing import Any, BinaryIO
 
 from reports import fields, keep
 from reports.keep import KINDS
+from reports.non_finite import plain, restored
 
 SCHEMA = 1
-NON_FINITE = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+NO_END = "no end line: the last run was cut"
 
 
 class Unwritable(ValueError):
@@ -128,11 +128,13 @@ class Run:
 
 @dataclass
 class Results:
-    """A results file: its runs in order (more than one after `--resume`) and what could not be read."""
+    """A results file: its runs in order (more than one after `--resume`) and what could not be read. `running` is set
+    by who knows that a run still writes it."""
 
     path: str
     runs: list[Run] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    running: bool = False
 
     @property
     def header(self) -> dict[str, Any]:
@@ -167,19 +169,8 @@ def read(path: str | Path) -> Results:
     if not results.runs:
         raise ValueError(f"{path}: holds no record of a run or trial: name another file, or remove it")
     if results.runs[-1].end is None:
-        results.warnings.append(f"{path}: no end line: the last run was cut")
+        results.warnings.append(f"{path}: {NO_END}")
     return results
-
-
-def plain(value: Any) -> Any:
-    """`value` with every non-finite float, at any depth, as the string "inf", "-inf" or "nan"."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value
 
 
 def _take(results: Results, number: int, line: str, cut: bool) -> None:
@@ -211,5 +202,4 @@ def _restore(trial: dict[str, Any]) -> None:
     """Non-finite numbers of the deviations as numbers."""
     for deviation in trial.get("deviations") or []:
         for name in ("ratio", "error", "allowance", "expected", "actual"):
-            value = deviation.get(name)
-            deviation[name] = NON_FINITE.get(value, value) if isinstance(value, str) else value
+            deviation[name] = restored(deviation.get(name))

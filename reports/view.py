@@ -1,8 +1,9 @@
 """What a page or a summary shows: trials of several files put in order and counted. Plain values, no markup."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reports import metrics
@@ -32,9 +33,10 @@ class Cut:
     done: int
     asked: int | None
     ended: bool
+    running: bool = False
 
     def __str__(self) -> str:
-        what = "ended early" if self.ended else "cut"
+        what = "goes on" if self.running else "ended early" if self.ended else "cut"
         return f"{what}: {self.done} of {self.asked} trials" if self.asked else f"{what} after {self.done} trials"
 
 
@@ -46,7 +48,7 @@ def cuts(files: Iterable[Results]) -> list[Cut]:
         for number, run in enumerate(results.runs):
             cut = cut_of(results.path, run)
             if cut and not any(goes_on(run, later) for later in results.runs[number + 1:]):
-                found.append(cut)
+                found.append(replace(cut, running=results.running and run is results.runs[-1]))
     return found
 
 
@@ -108,13 +110,22 @@ def headline(trials: list[Trial], cut: Sequence[Cut] = ()) -> str:
     told = told if judged else "Nothing ran"
     if not cut:
         return told
-    missing = str(cut[0]) + (f" and {len(cut) - 1} more cut files" if len(cut) > 1 else "")
+    missing = str(cut[0]) + (f" and {len(cut) - 1} more files that are not whole" if len(cut) > 1 else "")
     return f"{missing[0].upper()}{missing[1:]}; {told[0].lower()}{told[1:]}"
 
 
 def failures(trials: Iterable[Trial]) -> list[Trial]:
     """Failed trials, then those that ended in error."""
     return sorted((t for t in trials if t["verdict"] in ("FAIL", "ERROR")), key=lambda t: t["verdict"] == "ERROR")
+
+
+def unlike(failures: Iterable[Trial], count: int = 3) -> set[int]:
+    """id()s of the first failures that say unlike things, numbers aside; those that say the same can wait."""
+    found: dict[str, int] = {}
+    for trial in failures:
+        told = (trial.get("diagnosis") or {}).get("headline") or (trial.get("reason") or "").split("\n")[0]
+        found.setdefault(re.sub(r"\d+", "#", told), id(trial))
+    return set(list(found.values())[:count])
 
 
 def strict_failures(trials: Iterable[Trial]) -> list[tuple[Trial, dict]]:
@@ -144,26 +155,15 @@ def grouped(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
     return dict(found)
 
 
-def by_world(trials: list[Trial], rows_of: Callable[[Trial], Iterable[str]]) -> dict[str, Any]:
-    """A table of counts: a row a value of `rows_of` (group, requirement), a column a world."""
+def by_world(trials: list[Trial]) -> dict[str, Any]:
+    """A table of counts: a row a group of cases, a column a world."""
     cells: dict[tuple[str, int], list[Trial]] = defaultdict(list)
     for trial in trials:
-        for row in rows_of(trial):
-            cells[row, trial["case"].get("world", 0)].append(trial)
+        cells[trial["case"].get("group") or "other", trial["case"].get("world", 0)].append(trial)
     worlds = sorted({world for _, world in cells})
-    names = sorted(
-        {row for row, _ in cells}, key=lambda row: (row[:1], len(row), row) if row[1:].isdigit() else (row, 0, "")
-    )
+    names = sorted({row for row, _ in cells})
     table = {row: [counts(cells[row, world]) if (row, world) in cells else None for world in worlds] for row in names}
     return {"worlds": worlds, "rows": table}
-
-
-def groups_of(trial: Trial) -> list[str]:
-    return [trial["case"].get("group") or "other"]
-
-
-def requirements_of(trial: Trial) -> list[str]:
-    return trial["case"].get("requirements") or []
 
 
 def pictured(trials: Iterable[Trial]) -> list[Trial]:
@@ -204,10 +204,10 @@ def ratios(trials: Iterable[Trial], label: Callable[[Trial], str] | None = None)
 
 
 def value(of: Callable[[Trial], float | None], trial: Trial) -> float | None:
-    """A metric of a trial; None also where a foreign record holds numbers that allow no figure (a world of 0)."""
+    """A metric of a trial; None also where a foreign record holds numbers that allow no figure."""
     try:
         return of(trial)
-    except (ArithmeticError, TypeError, ValueError, IndexError):
+    except (ArithmeticError, TypeError, ValueError, LookupError):
         return None
 
 

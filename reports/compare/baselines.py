@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports import metrics, record
+from reports import metrics, non_finite, record
 from reports.compare import changes, environment, sides
 from reports.compare.environment import Key
 from reports.compare.sides import Taken
@@ -87,7 +87,7 @@ def _some(part: Any, names: Sequence[str]) -> dict[str, Any] | None:
 
 def _line(kind: str, content: dict[str, Any]) -> str:
     told = {"kind": kind, "schema": record.SCHEMA, **content}
-    return json.dumps(record.plain(told), allow_nan=False, separators=(",", ":")) + "\n"
+    return json.dumps(non_finite.plain(told), allow_nan=False, separators=(",", ":")) + "\n"
 
 
 def _read(key: Key, where: Path) -> Results:

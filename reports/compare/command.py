@@ -1,13 +1,12 @@
 """`ringcheck compare OLD NEW`: arguments -> what changed -> exit code."""
 
 import argparse
-import inspect
 import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from reports import build, keep
+from reports import build, keep, visible
 from reports.compare import baselines, comparison, told
 from reports.compare.comparison import Comparison, Rule
 from reports.compare.states import ABSENT, REGRESSIONS
@@ -26,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         found = comparison.compare(old, new, _rule(options))
         _write(options, found)
     except ValueError as error:
-        print(f"ringcheck compare: {told.visible(str(error))}", file=sys.stderr)
+        print(f"ringcheck compare: {visible.line(error)}", file=sys.stderr)
         return 2
     print(told.text(found, options.all))
     return 1 if found.regressed else 0
@@ -112,8 +111,6 @@ def _check_targets(options: argparse.Namespace, inputs: list[str]) -> None:
         if head.strip() and head != begins:
             raise ValueError(f"{target} would overwrite a file that is no comparison")
     if options.report:
-        if "regressions" not in inspect.signature(build.page).parameters:
-            raise ValueError("--report: this version's page shows no comparison")
         keep.check_page(options.report, inputs)
 
 
@@ -129,7 +126,8 @@ def _write(options: argparse.Namespace, found: Comparison) -> None:
 
 
 def _page(found: Comparison) -> str:
-    return build.page(found.new, regressions=comparison.shown(found))
+    told_first = [*told.preface(found), *told.warnings(found)]
+    return build.page(found.new, regressions=comparison.shown(found), against=told_first)
 
 
 if __name__ == "__main__":

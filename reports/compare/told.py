@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
-from reports import record, view
+from reports import non_finite, view, visible
 from reports.compare.comparison import Comparison
 from reports.compare.states import QUIET, REGRESSIONS, Row
 from reports.compare.times import Noise
@@ -35,7 +35,7 @@ def text(comparison: Comparison, every: bool = False) -> str:
 
     lines = [f"# {one}" for one in [*preface(comparison), *warnings(comparison)]]
     lines += [f"# {line(HEAD)}", *(f"  {line(one)}" for one in table[1:])] if table[1:] else []
-    return "\n".join([*lines, f"# {visible(comparison.total)}"])
+    return "\n".join([*lines, f"# {visible.line(comparison.total, LONG)}"])
 
 
 def markdown(comparison: Comparison) -> str:
@@ -65,21 +65,21 @@ def as_json(comparison: Comparison) -> str:
                   "noise": [dict(vars(one)) for one in comparison.noise]},
         "rows": [row.plain | {"note": row.note} for row in comparison.rows],
     }
-    return json.dumps(record.plain(told), allow_nan=False, indent=1) + "\n"
+    return json.dumps(non_finite.plain(told), allow_nan=False, indent=1) + "\n"
 
 
 def preface(comparison: Comparison) -> list[str]:
     """What was compared, under which rule, and how noisy it was."""
     rule = comparison.rule
-    lines = [f"{name}  {_side(files)}" for name, files in (("OLD", comparison.old), ("NEW", comparison.new))]
+    lines = [f"{name}: {_side(files)}" for name, files in (("OLD", comparison.old), ("NEW", comparison.new))]
     lines.append(f"{comparison.compared} trials on both sides; slower means a ratio of {1 + rule.threshold:.4g} "
                  f"or more whose interval lies above 1")
-    lines += [f"environment  {name}: {old} -> {new}" for name, old, new in comparison.changed]
+    lines += [f"environment {name}: {old} -> {new}" for name, old, new in comparison.changed]
     if comparison.tested:
         lines.append(f"{comparison.tested} times tested, each with an interval of {1 - comparison.level:.4%}, so that "
                      f"at most {1 - rule.confidence:.3g} of those told slower or faster are expected to be false")
     lines += [_noisy(one) for one in comparison.noise]
-    return [visible(line) for line in lines]
+    return [visible.line(line, LONG) for line in lines]
 
 
 def warnings(comparison: Comparison) -> list[str]:
@@ -88,7 +88,7 @@ def warnings(comparison: Comparison) -> list[str]:
     for name, files in (("OLD", comparison.old), ("NEW", comparison.new)):
         found += [f"{name} {one.path} is not whole: {one}" for one in view.cuts(files)]
         found += [f"{name} warning {warning}" for results in files for warning in results.warnings]
-    return [visible(line) for line in found]
+    return [visible.line(line, LONG) for line in found]
 
 
 def folded(rows: Iterable[Row], every: bool = False) -> list[tuple[Row, int]]:
@@ -108,7 +108,7 @@ def cells(row: Row, stands_for: int = 1) -> list[str]:
     where = [row.case, row.implementation] if stands_for == 1 else [f"{stands_for} trials", ""]
     state = row.state.upper() if row.state in REGRESSIONS else row.state
     parts = [state, row.metric, *where, number(row.old), number(row.new), ratio, interval, row.note]
-    return [visible(part, CELL) for part in parts]
+    return [visible.line(part, CELL) for part in parts]
 
 
 def number(value: object) -> str:
@@ -122,19 +122,12 @@ def number(value: object) -> str:
     return f"{value:#.4g}" if abs(value) < 1000 else f"{value:,.1f}"
 
 
-def visible(text: str, most: int = LONG) -> str:
-    """One line of at most so many characters that a terminal shows as it is: what cannot be printed is written as its
-    code."""
-    safe = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:most + 1])
-    return safe if len(safe) <= most else f"{safe[:most]}..."
-
-
 def _side(files: Sequence[Results]) -> str:
     named = view.few([one.path for one in files])
     runs = [run.header for one in files for run in one.runs]
     last = max(runs, key=lambda header: header.get("time") or "")
     commit = (last.get("environment") or {}).get("commit")
-    return "  ".join(filter(None, [named, last.get("time"), f"commit {commit}" if commit else ""]))
+    return ", ".join(filter(None, [named, last.get("time"), f"commit {commit}" if commit else ""]))
 
 
 def _noisy(noise: Noise) -> str:
@@ -149,5 +142,5 @@ def _noisy(noise: Noise) -> str:
 
 def _escaped(text: str) -> str:
     """Text that Markdown leaves as it is."""
-    plain = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = visible.line(text, LONG).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)

@@ -52,11 +52,23 @@ def logarithmic(values: Sequence[float], start: float, end: float, base: int = 1
     return Scale(_round(low, math.floor), _round(high, math.ceil), start, end, base)
 
 
-def across(scale: Scale, y: float, form: Callable[[float], str] = short, room: float = 46) -> str:
-    """Tick marks and labels of an axis that lies at height `y`."""
-    ticks = scale.ticks(int(abs(scale.end - scale.start) / room) or 1)
+def across(
+    scale: Scale, y: float, form: Callable[[float], str] = short, room: float = 46, marked: Sequence[float] = ()
+) -> str:
+    """Tick marks and labels of an axis that lies at height `y`, at the places `marked` where they are given and have
+    room."""
+    ticks = _apart(scale, marked, room / 2) or scale.ticks(int(abs(scale.end - scale.start) / room) or 1)
     marks = "".join(f"M{svg.number(scale(tick))} {svg.number(y)}v4" for tick in ticks)
     return svg.path("axis", marks) + "".join(svg.text(scale(tick), y + 14, form(tick), "tick") for tick in ticks)
+
+
+def _apart(scale: Scale, marked: Sequence[float], room: float) -> list[float]:
+    """Those of the places that stand far enough from the one before."""
+    found: list[float] = []
+    for value in sorted(marked):
+        if not found or scale(value) - scale(found[-1]) >= room:
+            found.append(value)
+    return found
 
 
 def upward(scale: Scale, x: float, width: float, form: Callable[[float], str] = short, room: float = 24) -> str:

@@ -5,12 +5,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reports import metrics, view
+from reports import metrics, rows, view
 from reports.figure import Figure
 from reports.figures import marks, naming, svg, values
 from reports.metrics import Trial
 from reports.record import Results
 
+ORDER = ("SKIP", "PASS", "?", "FAIL", "ERROR")
 GLYPHS = {"SKIP": "–", "PASS": "✓", "FAIL": "✗", "ERROR": "!"}
 TINTS = ((0.01, "p0"), (0.1, "p1"), (0.5, "p2"), (0.8, "p3"), (1.0, "p4"), (10.0, "f0"), (math.inf, "f1"))
 MEANING = (
@@ -24,18 +25,25 @@ MEANING = (
     ("er", "! error"),
     ("sk", "– skipped"),
 )
-NAMES, FOLDED_FROM, HEADS = 150, 48, 60
+NAMES, FOLDED_FROM, HEADS, LINKS = 150, 48, 60, 800
 LABEL, TITLE, CELL, NARROW, LINE = 212, 126, 42, 13, 15
 Column = tuple[int, str]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Trials of one place: the worst verdict, the worst ratio and how many they are."""
+    """Trials of one place: the worst verdict, the worst ratio, how many they are, and the anchor of the worst."""
 
     verdict: str
     ratio: float | None
     trials: int
+    anchor: str
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """The worse, the more."""
+        known = self.verdict if self.verdict in ORDER else "?"
+        return ORDER.index(known), -1.0 if self.ratio is None else values.beyond(self.ratio)
 
     @property
     def bad(self) -> bool:
@@ -58,29 +66,29 @@ class Cell:
 def merged(cells: Iterable[Cell]) -> Cell:
     """One cell for several: worst verdict, worst ratio."""
     cells = list(cells)
-    order = ["SKIP", "PASS", "?", "FAIL", "ERROR"]
-    verdict = max((one.verdict if one.verdict in order else "?" for one in cells), key=order.index)
+    worst = max(cells, key=lambda one: one.order)
     ratios = [one.ratio for one in cells if one.ratio is not None]
-    return Cell(verdict, max(ratios, key=values.beyond, default=None), sum(one.trials for one in cells))
+    ratio = max(ratios, key=values.beyond, default=None)
+    return Cell(worst.verdict, ratio, sum(one.trials for one in cells), worst.anchor)
 
 
 def conformance(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure | None:
     """Every case name against every implementation, world and dtype that asked for it."""
     if not trials:
         return None
-    label = view.labels(trials)
+    label, anchors = view.labels(trials), rows.anchors(trials)
     found: dict[tuple[str, str, Column], list[Cell]] = defaultdict(list)
     for trial in trials:
         key = label(trial), naming.case(trial, "name"), (naming.world(trial), naming.case(trial, "dtype"))
-        found[key].append(Cell(trial["verdict"], _ratio(trial), 1))
+        found[key].append(Cell(trial["verdict"], _ratio(trial), 1, anchors[id(trial)]))
     cells = {key: merged(ones) for key, ones in found.items()}
     groups = {naming.case(trial, "name"): str(trial["case"].get("group") or "other") for trial in trials}
     drawing, folded = _drawn(cells, groups)
     caption = (
         "A case a row, numbers of ranks (w) and dtypes to the right; a cell is the worst error over budget of its "
-        "layouts and tensors, 1 is the line, lower is better." + folded
+        "layouts and tensors, 1 is the line, lower is better. A cell leads to its worst trial." + folded
     )
-    rows = tuple(
+    table = tuple(
         (name, who, str(world), dtype, str(cell.trials), cell.verdict, values.short(cell.ratio))
         for (who, name, (world, dtype)), cell in cells.items()
     )
@@ -90,7 +98,7 @@ def conformance(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figur
         drawing,
         caption,
         ("case", "implementation", "world", "dtype", "trials", "worst verdict", "error/budget"),
-        rows,
+        table,
         "Error over budget",
     )
 
@@ -103,17 +111,17 @@ def _ratio(trial: Trial) -> float | None:
 def _drawn(cells: dict, groups: dict[str, str]) -> tuple[str, str]:
     """The drawing of all implementations, side by side where they have room, and a sentence on what is folded."""
     heads = {who: _heads(cells, who) for who in dict.fromkeys(who for who, _, _ in cells)}
-    parts, y, folded = [_legend()], 34.0, set()
+    parts, y, folded, linked = [_legend()], 34.0, set(), len(cells) <= LINKS
     for together in _bands(heads):
-        rows, names = _rows({key: cell for key, cell in cells.items() if key[0] in together}, groups)
+        lines, names = _rows({key: cell for key, cell in cells.items() if key[0] in together}, groups)
         folded |= names
-        parts.append(_labels(rows, y))
+        parts.append(_labels(lines, y))
         left = float(LABEL)
         for who in together:
             cell = _cell(heads[who])
-            parts.append(_matrix(who, cells, rows, heads[who], left, y, cell))
+            parts.append(_matrix(who, cells, lines, heads[who], left, y, cell, linked))
             left += max(len(heads[who]) * cell, TITLE) + 16
-        y += 44 + len(rows) * LINE + 16
+        y += 44 + len(lines) * LINE + 16
     told = f" {len(folded)} names that pass everywhere are one row a group." if folded else ""
     lost = len({(who, column) for who, _, column in cells}) - sum(map(len, heads.values()))
     told += naming.left_out(lost, "columns")
@@ -166,30 +174,37 @@ def _rows(cells: dict, groups: dict[str, str]) -> tuple[list[tuple[str, list[str
     return rows, folded
 
 
-def _labels(rows: list[tuple[str, list[str]]], y: float) -> str:
+def _labels(lines: list[tuple[str, list[str]]], y: float) -> str:
     words = "".join(
         svg.text(0, y + 54 + LINE * place, svg.cut(label, int((LABEL - 10) / 6.02)))
-        for place, (label, _) in enumerate(rows)
+        for place, (label, _) in enumerate(lines)
     )
     return words
 
 
 def _matrix(
-    who: str, cells: dict, rows: list[tuple[str, list[str]]], heads: list[Column], left: float, y: float, cell: int
+    who: str, cells: dict, lines: list[tuple[str, list[str]]], heads: list[Column], left: float, y: float, cell: int,
+    linked: bool
 ) -> str:
-    boxes, words = defaultdict(list), []
+    """One implementation. Every cell leads to a trial while `linked`, else those that are bad alone; Tab stops at the
+    bad ones."""
+    boxes, words, links = defaultdict(list), [], []
     title = svg.cut(who, int(max(len(heads) * cell, TITLE) / 6.7))
     parts = [svg.text(left, y + 10, title, "head"), _top(heads, left, y, cell)]
-    for down, (_, names) in enumerate(rows):
+    for down, (_, names) in enumerate(lines):
         for across, column in enumerate(heads):
             inside = [cells[who, name, column] for name in names if (who, name, column) in cells]
             if inside:
                 one, x, top = merged(inside), left + across * cell, y + 44 + down * LINE
-                boxes[one.tint].append(svg.box(x, top, cell - 1, LINE - 1))
-                told = one.words if cell == CELL else one.words[:1]
-                words.append(svg.text(x + (cell - 1) / 2, top + 10.5, told))
+                box, told = svg.box(x, top, cell - 1, LINE - 1), one.words if cell == CELL else one.words[:1]
+                word = svg.text(x + (cell - 1) / 2, top + 10.5, told)
+                if one.bad or linked:
+                    links.append(svg.link(one.anchor, svg.path(one.tint, box) + word, skipped=not one.bad))
+                else:
+                    boxes[one.tint].append(box)
+                    words.append(word)
     tinted = "".join(svg.path(name, "".join(boxes[name])) for name in sorted(boxes))
-    return "".join(parts) + tinted + svg.group("mid", "".join(words))
+    return "".join(parts) + tinted + svg.group("mid", "".join(words + links))
 
 
 def _top(heads: list[Column], left: float, y: float, cell: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from reports import view
 from reports.figure import Figure
-from reports.figures import marks, svg, values
+from reports.figures import marks, naming, svg, values
 from reports.metrics import Trial
 from reports.record import Results
 
@@ -37,15 +37,16 @@ IDS = {
     "D8": "no hang",
     "D9": "proof",
 }
-MOST, LABEL, LINE, WORDS = 60, 108, 17, 96
+MOST, WORLDS, LABEL, LINE, WORDS, BAR = 60, 16, 108, 17, 96, 200.0
 
 
 def coverage(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure | None:
     """A row an id, ids that nobody asked for too; a bar an implementation with passed of ran."""
-    label, counts = view.labels(trials), defaultdict(Counter)
+    label, counts, by_world = view.labels(trials), defaultdict(Counter), defaultdict(Counter)
     for trial in trials:
         for name in dict.fromkeys(str(one) for one in values.items(trial["case"].get("requirements"))):
             counts[label(trial), name][_state(trial["verdict"])] += 1
+            by_world[label(trial), name, naming.world(trial)][_state(trial["verdict"])] += 1
     if not counts:
         return None
     made = sorted({who for who, _ in counts})
@@ -53,11 +54,14 @@ def coverage(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure |
     names = [*IDS, *unknown[:MOST]]
     untested = [name for name in IDS if not any(counts.get((who, name)) for who in made)]
     caption = (
-        "Trials passed of those that ran, by the rule of SPEC.md that a case names; skipped ones are the pale end. "
+        "Trials passed of those that ran, by the rule of SPEC.md that a case names; skipped ones are the pale end, the "
+        "numbers tell worlds apart. "
         + (f"No trial asked for {', '.join(untested)}." if untested else "Every rule was asked for.")
     )
+    worlds = sorted({world for *_, world in by_world})[:WORLDS]
     rows = tuple(
-        (name, who, *(str(counts[who, name][state]) for state in ("passed", "failed", "skipped")))
+        (name, who, *(str(counts[who, name][state]) for state in ("passed", "failed", "skipped")),
+         *(_told(by_world[who, name, world], "–") for world in worlds))
         for name in [*IDS, *unknown]
         for who in made
     )
@@ -66,7 +70,7 @@ def coverage(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure |
         "Coverage of SPEC rules",
         _drawn(made, names, counts),
         caption,
-        ("rule", "implementation", "passed", "failed or error", "skipped"),
+        ("rule", "implementation", "passed", "failed or error", "skipped", *(f"world {world}" for world in worlds)),
         rows,
         "Coverage of rules",
     )
@@ -78,7 +82,7 @@ def _state(verdict: str) -> str:
 
 def _drawn(made: list[str], names: list[str], counts: dict) -> str:
     across = min(len(made), 5)
-    each = (marks.WIDTH - LABEL) / max(across, 2)
+    each = min(BAR + WORDS + 56, (marks.WIDTH - LABEL) / across)
     parts, y = [], 0.0
     for start in range(0, len(made), across):
         parts += [svg.text(0, y + places + 12, told, "") for told, places in _places(names)]
@@ -86,7 +90,7 @@ def _drawn(made: list[str], names: list[str], counts: dict) -> str:
             left = LABEL + place * each
             parts.append(svg.text(left, y + 12, svg.cut(who, int((each - 12) / 6.7)), "head"))
             parts += [
-                _bar(counts[who, name], left, y + at, min(150.0, each - WORDS - 16))
+                _bar(counts[who, name], left, y + at, min(BAR, each - WORDS - 16))
                 for name, (_, at) in zip(names, _places(names))
             ]
         y += _places(names)[-1][1] + LINE + 22
@@ -109,12 +113,18 @@ def _bar(count: Counter, left: float, y: float, width: float) -> str:
     """Passed, failed and skipped as parts of one bar, with the numbers beside it."""
     total, x, parts = sum(count.values()), left, []
     if not total:
-        return svg.text(left, y + 12, "not asked", "quiet")
+        return svg.text(left, y + 12, _told(count), "quiet")
     for state, name in (("passed", "v-PASS"), ("failed", "v-FAIL"), ("skipped", "v-SKIP")):
         if count[state]:
             part = max(2.0, width * count[state] / total)
             parts.append(svg.rect(name, x, y + 3, part, 9))
             x += part
-    ran = total - count["skipped"]
-    told = f"{'✗ ' if count['failed'] else ''}{count['passed']}/{ran}" if ran else f"– {total} skipped"
-    return "".join(parts) + svg.text(left + width + 8, y + 12, told, "bad" if count["failed"] else "")
+    return "".join(parts) + svg.text(left + width + 8, y + 12, _told(count), "bad" if count["failed"] else "")
+
+
+def _told(count: Counter, none: str = "not asked") -> str:
+    """Passed of ran, or what was there instead."""
+    total, ran = sum(count.values()), count["passed"] + count["failed"]
+    if not ran:
+        return f"– {total} skipped" if total else none
+    return f"{'✗ ' if count['failed'] else ''}{count['passed']}/{ran}"

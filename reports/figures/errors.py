@@ -15,7 +15,7 @@ from reports.record import Results
 FAILURES, TENSORS, BINS, HEADS, RANKS = 4, 5, 128, 32, 16
 STEPS = (0.1, 0.5, 1.0, 3.0, 10.0, math.inf)
 TINTS = ("e0", "e1", "e2", "e3", "e4", "e5")
-LEFT, WIDE, SIDE = 56, 700, 820
+LEFT, WIDE, SIDE = 56, 700, 834
 
 
 @dataclass(frozen=True)
@@ -128,51 +128,47 @@ def _place(one: Map, row: int, column: int) -> str:
 
 
 def _trial(maps: Sequence[Map], y: float) -> tuple[str, float]:
-    """Tensors downward: tokens and heads on the left, ranks and owners on the right."""
-    parts, top = [], y
-    for tensor in list(dict.fromkeys(one.tensor for one in maps))[:TENSORS]:
-        mine = {one.by[0]: one for one in reversed(maps) if one.tensor == tensor}
-        parts.append(svg.text(0, top + 10, svg.cut(tensor, 8), "head"))
-        tall = [0.0]
-        if "tokens" in mine:
-            part, height = _tokens(mine["tokens"], top)
-            parts, tall = [*parts, part], [*tall, height]
-        if "ranks" in mine:
-            part, height = _ranks(mine["ranks"], SIDE if "tokens" in mine or len(maps) > 1 else LEFT, top)
-            parts, tall = [*parts, part], [*tall, height]
-        top += max(tall) + 8
-    return "".join(parts), top - y + 8
+    """Tokens and heads on the left, ranks and owners on the right, tensors downward in both."""
+    parts, ends = [], [y]
+    for by, draw, left in (("tokens", _tokens, 0), ("ranks", _ranks, SIDE)):
+        top, mine = y, {one.tensor: one for one in reversed(maps) if one.by[0] == by}
+        for tensor, one in list(reversed(mine.items()))[:TENSORS]:
+            part, height = draw(one, left + LEFT, top)
+            parts += [svg.text(left, top + 10, svg.cut(tensor, 8), "head"), part]
+            top += height + 8
+        ends.append(top)
+    return "".join(parts), max(ends) - y + 8
 
 
-def _tokens(told: Map, y: float) -> tuple[str, float]:
+def _tokens(told: Map, left: float, y: float) -> tuple[str, float]:
     """Columns are bins of tokens, rows are heads; several share a cell where there are many, the worst counts."""
     starts = _shares(len(told.cells), BINS)
     heads = _shares(len(told.cells[0]), HEADS)
     cells = [[_most(told.cells, tokens, some) for tokens in starts] for some in heads]
     step, tall = WIDE / len(starts), min(14.0, max(5.0, 84 / len(heads)))
-    marked = _cells(cells, LEFT, y, step, tall)
+    marked = _cells(cells, left, y, step, tall)
     floor = y + tall * len(heads)
     edges = [told.edges[part.start] for part in starts] + [told.edges[-1]]
     every = max(1, math.ceil(len(edges) / 9))
     ticks = [
-        (LEFT + step * place, edges[place]) for place in range(0, len(edges) - (every > 1) * (every // 2 + 1), every)
+        (left + step * place, edges[place]) for place in range(0, len(edges) - (every > 1) * (every // 2 + 1), every)
     ]
-    ticks += [(LEFT + WIDE, edges[-1])] if ticks[-1][0] < LEFT + WIDE - 1 else []
-    told_heads = svg.text(LEFT - 6, y + min(10, tall + 1), "h0", "end quiet")
+    ticks += [(left + WIDE, edges[-1])] if ticks[-1][0] < left + WIDE - 1 else []
+    told_heads = svg.text(left - 6, y + min(10, tall + 1), "h0", "end quiet")
     told_heads += (
-        svg.text(LEFT - 6, floor - 1, f"h{len(told.cells[0]) - 1}", "end quiet") if len(heads) * tall > 22 else ""
+        svg.text(left - 6, floor - 1, f"h{len(told.cells[0]) - 1}", "end quiet") if len(heads) * tall > 22 else ""
     )
     words = "".join(svg.text(x, floor + 12, f"{value:.0f}", "tick") for x, value in ticks)
-    return marked + told_heads + words + svg.text(LEFT + WIDE + 26, floor + 12, "tokens", "quiet"), tall * len(
-        heads
-    ) + 18
+    frame = svg.path("axis", svg.box(left, y - 0.5, WIDE, tall * len(heads)))
+    unit = svg.text(left + WIDE + 26, floor + 12, "tokens", "quiet")
+    return marked + frame + told_heads + words + unit, tall * len(heads) + 18
 
 
 def _ranks(told: Map, left: float, y: float) -> tuple[str, float]:
     """Rows are ranks, columns are owners."""
     down, across = _shares(len(told.cells), RANKS), _shares(len(told.cells[0]), RANKS)
     cells = [[_most(told.cells, ranks, owners) for owners in across] for ranks in down]
-    step, tall = min(38.0, 240 / len(across)), 15.0
+    step, tall = min(38.0, 190 / len(across)), 15.0
     words = [svg.text(left + 36, y + 10, "owner of the keys", "quiet")]
     if step >= 20:
         words += [

@@ -57,7 +57,8 @@ def history(trials: Sequence[Trial], files: Sequence[Results]) -> Figure | None:
     told = [_time(run) for run in runs]
     turned = sum(len(line.turns) for line in lines)
     caption = (
-        "Median step of every case, implementation and environment over its first run, runs in order of time; below 1 "
+        "Median step of every case, implementation and environment over its first run, runs in order of time and "
+        "evenly spaced whatever lies between them; below 1 "
         "is faster. The heavy line is the median of all; ✗ and ✓ below the axis count cases that broke or were fixed. "
         + (f"{turned} verdicts changed." if turned else "No verdict changed.")
     )
@@ -116,8 +117,10 @@ def _drawn(lines: list[Line], used: list[int], told: list[str]) -> str:
         axes.upward(up, LEFT, right - LEFT),
         svg.path("bound", f"M{LEFT} {svg.number(up(1.0))}H{svg.number(right)}"),
         _dates(x, told, floor),
+        *(svg.text(right + 22, floor + 15 + 13 * line, words, "quiet")
+          for line, words in enumerate(("runs in order of time,", "evenly spaced"))),
     ]
-    moved = _moved(timed)
+    moved = _moved([line for line in timed if line.times[-1][0] == used[-1]] or timed)
     parts.append(svg.path("pale", "".join(svg.polyline(_points(line, x, up)) for line in timed if line not in moved)))
     for index, line in enumerate(moved):
         parts += [marks.line(_points(line, x, up), index), marks.dots(_points(line, x, up), index)]
@@ -132,7 +135,8 @@ def _drawn(lines: list[Line], used: list[int], told: list[str]) -> str:
 
 
 def _moved(timed: list[Line]) -> list[Line]:
-    """The lines with a look and a label: all while they are few, else those that changed most."""
+    """The lines with a look and a label, of those that go on to the last run: all while they are few, else those that
+    changed most."""
     order = sorted(timed, key=lambda line: (-abs(math.log(line.change)), line.case, line.who))
     far = [line for line in order if abs(math.log(line.change)) > NOTABLE]
     return (order if len(order) <= LABELLED else far or order[:1])[:LABELLED]

@@ -1,6 +1,6 @@
 """Load of every rank and hop under one layout after another: what a layout makes of the same mask."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +11,9 @@ from reports.metrics import Trial
 from reports.record import Results
 
 CASES, LAYOUTS, RANKS = 6, 4, 8
-LABEL, EACH = 140, 236
+WIDEST, EACH = 260, 236
 BEFORE = "contiguous"
+COLUMNS = (BEFORE, "zigzag", "striped", "balanced")
 Work = dict[str, Any]
 
 
@@ -111,23 +112,30 @@ def _told(work: Work) -> tuple[str, ...]:
     )
 
 
-def _ordered(layouts: dict) -> list[str]:
-    """Before first, then those that ran."""
-    return sorted(layouts, key=lambda name: (name != BEFORE, not layouts[name][1], name))[:LAYOUTS]
+def _columns(chosen: list[tuple], known: dict) -> list[str]:
+    """Layouts in the order of columns, the same for every case, before first; of too many those go that fewest ran."""
+    ran: Counter[str] = Counter()
+    for key in chosen:
+        ran.update({name: 1 + made * len(chosen) for name, (_, made) in known[key].items()})
+    kept = sorted(ran, key=lambda name: (name != BEFORE, -ran[name], name))[:LAYOUTS]
+    return sorted(kept, key=lambda name: (COLUMNS.index(name) if name in COLUMNS else len(COLUMNS), name))
 
 
 def _drawn(chosen: list[tuple], known: dict) -> str:
     parts, y = [], 0.0
+    columns = _columns(chosen, known)
+    label = min(WIDEST, marks.WIDTH + 8 - len(columns) * (EACH + 8))
     for key in chosen:
         name, world, tokens, *_, mask = key
         shown = min(world, RANKS)
         for line, (words, kind) in enumerate(((name, "head"), (mask, ""), (f"{tokens} tokens, w{world}", "quiet"))):
-            parts.append(svg.text(0, y + 12 + 15 * line, svg.cut(words, 20), kind))
-        layouts = _ordered(known[key])
+            parts.append(svg.text(0, y + 12 + 15 * line, svg.cut(words, int((label - 14) / 6.3)), kind))
+        layouts = [layout for layout in columns if layout in known[key]]
         top = max(_peak(known[key][layout][0]) for layout in layouts)
-        for place, layout in enumerate(layouts):
+        for layout in layouts:
+            place = columns.index(layout)
             work, made = known[key][layout]
-            parts.append(_layout(layout, work, made, LABEL + place * (EACH + 8), y, shown, top))
+            parts.append(_layout(layout, work, made, label + place * (EACH + 8), y, shown, top))
         y += 26 + max(shown * 16, 36) + 16
     return svg.drawing(marks.WIDTH, y, "Load of ranks and hops by layout", "".join(parts))
 

@@ -1,5 +1,6 @@
 """What a figure calls a trial: its implementation, world and dtype where they differ, its mask."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -8,6 +9,7 @@ from reports import view
 from reports.figures.values import items
 from reports.metrics import Trial
 
+SIZE = re.compile(r"-\d+[kKmM]?(?=-|$)")
 Kind = TypeVar("Kind")
 
 
@@ -15,6 +17,11 @@ def case(trial: Trial, name: str) -> str:
     """A field of the case as a word, "?" where it is not there."""
     value = trial["case"].get(name)
     return "?" if value is None else str(value)
+
+
+def unsized(trial: Trial) -> str:
+    """The name of the case without a size in it: causal-64k and causal-128k are one problem."""
+    return SIZE.sub("", case(trial, "name"))
 
 
 def world(trial: Trial) -> int:

@@ -3,7 +3,7 @@
 import math
 
 from reports.figures.svg import columns, cut, drawing, rect, text
-from reports.figures.values import beyond, ratio
+from reports.figures.values import beyond, ratio, short
 
 LABEL = 48
 
@@ -28,16 +28,17 @@ def budgets(ratios: dict[str, list[float]], title: str, bins: int = 48) -> str:
     `ratios` maps a row label (tensor and dtype) to its ratios; zeros land left, infinities and NaN right. The
     bar's height is the square root of the count, so that one outlier is seen beside a thousand neighbours.
     """
-    left, width, height = max(92, 6.1 * max(columns(cut(label, LABEL)) for label in ratios)), 860, 24
+    left, width, height = max(92, 6.1 * max(columns(cut(label, LABEL)) for label in ratios) + 10), 860, 24
     right, floor, line = left + width + 66, len(ratios) * height, left + width * _place(1.0)
     parts = []
     for row, (label, values) in enumerate(ratios.items()):
         base, values = (row + 1) * height, [told for value in values if (told := ratio(value)) is not None]
         parts += [text(0, base - 5, cut(label, LABEL)), f'<path class="base" d="M{left:g} {base}h{width}"/>']
         parts += [_histogram(values, bins, left, width, base, height - 5)]
-        parts += [text(right, base - 5, _number(max(values, key=beyond, default=0.0)), "end")]
+        parts += [text(right, base - 5, short(max(values, key=beyond, default=0.0)), "end")]
     for power in range(-6, 3, 2):
-        parts.append(text(left + width * _place(10.0**power), floor + 13, f"1e{power}" if power else "1", "tick"))
+        beyond_it = {-6: "≤ ", 2: "≥ "}.get(power, "")
+        parts.append(text(left + width * _place(10.0**power), floor + 13, f"{beyond_it}{short(10.0**power)}", "tick"))
     parts += [f'<path class="line" d="M{line:.1f} 0V{floor + 3}"/>', text(right, floor + 13, "worst", "end")]
     return drawing(left + width + 70, floor + 18, title, "".join(parts), "budgets")
 
@@ -62,15 +63,3 @@ def _place(ratio: float) -> float:
     if math.isnan(ratio) or ratio >= 1e2:
         return 1.0
     return 0.0 if ratio <= 1e-6 else (math.log10(ratio) + 6) / 8
-
-
-def _number(value: float) -> str:
-    return (
-        "0"
-        if value == 0
-        else f"{value:.2f}"
-        if 0.01 <= value < 100
-        else f"{value:.0e}"
-        if math.isfinite(value)
-        else str(value)
-    )

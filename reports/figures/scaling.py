@@ -1,6 +1,5 @@
 """Strong and weak scaling: what more ranks bring to the same tokens, and to the same tokens a rank."""
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from reports.metrics import Trial
 from reports.record import Results
 
 FEW = 8
-SIZE = re.compile(r"-\d+[kKmM]?(?=-|$)")
 Metric = Callable[[Trial, Trial], float | None]
 
 
@@ -79,7 +77,7 @@ def _share(trial: Trial) -> tuple[str, ...] | None:
     if tokens is None:
         return None
     names = ("dtype", "batch", "heads", "kv_heads", "head_dim", "value_dim")
-    name = SIZE.sub("", naming.case(trial, "name"))
+    name = naming.unsized(trial)
     share = f"{values.tokens(tokens / naming.world(trial))} a rank"
     return (name, share, *(naming.case(trial, one) for one in names), view.layout(trial))
 
@@ -144,7 +142,8 @@ def _figure(
         caption += naming.left_out(max(0, len({label for label, _ in families}) - FEW), "medians")
     caption += naming.left_out(len(families) - drawn, "cases, whose fewest ranks are more,")
     y = Axis("ratio", panels.AUTO)
-    svg = panels.grid(plots, title, Axis("ranks", 2), y, _key(plots), shared=False)
+    worlds = tuple(sorted({float(run.world) for run in runs}))
+    svg = panels.grid(plots, title, Axis("ranks", 2, marked=worlds), y, _key(plots), shared=False)
     table = tuple(
         (
             _words(run.family),

@@ -11,6 +11,7 @@ from reports.metrics import Trial
 from reports.record import Results
 
 PANELS, SERIES = 9, 8
+SHAPE = ("batch", "heads", "kv_heads", "head_dim", "value_dim")
 Row = tuple[Trial, float, float]
 
 
@@ -27,10 +28,10 @@ def throughput(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure
     svg, note = _drawn(rows, bounds, "TFLOP/s per rank against tokens, by mask", "TFLOP/s per rank")
     caption = (
         "TFLOP/s per rank (per GPU) of forward and backward together against the tokens of a row; a panel a mask, "
-        "lines through medians, higher is better."
+        "lines join one problem at several sizes, through medians; higher is better."
     )
     if bounds:
-        caption += " Plain dashes: the fastest kernel alone on the busiest rank's work; exchange can only slow it."
+        caption += " Dashes: the fastest kernel alone on the busiest rank's work; exchange can only slow it."
     bound = {id(trial): value for trial, _, value in bounds}
     table = _table(
         rows, lambda trial: (values.short(bound.get(id(trial))), values.short(values.of(metrics.share_step, trial)))
@@ -55,8 +56,9 @@ def memory(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure | N
     rows = [(trial, tokens, value / least) for trial, tokens, value in rows]
     svg, note = _drawn(rows, [], "Peak memory of the fullest rank against tokens, by mask", f"peak {unit} of a rank")
     caption = (
-        f"Peak memory of the fullest rank in {unit} against the tokens of a row; a panel a mask, lines through "
-        "medians, lower is better. Heads and head_dim differ between cases: the table names them."
+        f"Peak memory of the fullest rank in {unit} against the tokens of a row; a panel a mask, lines join one "
+        "problem at several sizes, through medians; lower is better. Heads and head_dim differ between cases: the "
+        "table names them."
     )
     table = _table(rows, lambda trial: (values.short(values.of(metrics.extra_gib, trial)),))
     head = (*HEAD, f"peak {unit}", "extra GiB")
@@ -79,24 +81,32 @@ def _rows(trials: Sequence[Trial], metric: Callable[[Trial], float | None]) -> l
 def _drawn(rows: list[Row], bounds: list[Row], title: str, unit: str) -> tuple[str, str]:
     """The drawing and what it leaves out, as sentences."""
     called, kinds, note = naming.drawable([trial for trial, *_ in rows], SERIES)
-    rows = [row for row in rows if called(row[0]) in kinds]
+    rows, bounds = ([row for row in some if called(row[0]) in kinds] for some in (rows, bounds))
     masks, fewer = naming.most((naming.rules(trial) for trial, *_ in rows), PANELS)
-    points, limits = defaultdict(list), defaultdict(list)
-    for trial, tokens, value in rows:
-        points[naming.rules(trial), called(trial)].append((tokens, value))
-    for trial, tokens, value in bounds:
-        if called(trial) in kinds:
-            limits[naming.rules(trial)].append((tokens, value))
-    drawn = [_panel(mask, [(kind, index, points[mask, kind]) for index, kind in enumerate(kinds)
-                           if points[mask, kind]], limits[mask]) for mask in masks]
+    points, limits = _by_problem(rows, called), _by_problem(bounds, lambda trial: "kernel bound")
+    drawn = [
+        Panel(mask, tuple(_series(kind, index, found[mask, kind])
+                          for found, kind, index in (*((points, kind, index) for index, kind in enumerate(kinds)),
+                                                     (limits, "kernel bound", None)) if found[mask, kind]))
+        for mask in masks
+    ]
     key = [*((kind, index) for index, kind in enumerate(kinds)), *([("kernel bound", None)] if bounds else [])]
     note += naming.left_out(fewer, "masks")
     return panels.grid(drawn, title, Axis("tokens", 2, values.tokens), Axis(unit, panels.AUTO), key), note
 
 
-def _panel(mask: str, series: list[tuple[str, int, list]], limits: list) -> Panel:
-    drawn = [Series(kind, index, tuple(found)) for kind, index, found in series]
-    return Panel(mask, (*drawn, *([Series("kernel bound", None, tuple(limits))] if limits and drawn else [])))
+def _by_problem(rows: list[Row], called: Callable[[Trial], str]) -> dict[tuple[str, str], dict[tuple, list]]:
+    """Points by mask and series, in each by problem: only one of the same heads makes a line over tokens."""
+    found: dict[tuple[str, str], dict[tuple, list]] = defaultdict(lambda: defaultdict(list))
+    for trial, tokens, value in rows:
+        problem = naming.unsized(trial), *(naming.case(trial, name) for name in SHAPE)
+        found[naming.rules(trial), called(trial)][problem].append((tokens, value))
+    return found
+
+
+def _series(kind: str, index: int | None, problems: dict[tuple, list]) -> Series:
+    lines = tuple(map(tuple, problems.values()))
+    return Series(kind, index, tuple(point for line in lines for point in line), lines=lines)
 
 
 def _table(rows: list[Row], more: Callable[[Trial], tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:

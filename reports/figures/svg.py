@@ -81,11 +81,17 @@ def titled(words: object) -> str:
     return f"<title>{escape(clean(words))}</title>"
 
 
+def link(anchor: str, inside: str, skipped: bool = False) -> str:
+    """Markup that leads to an id of the page; `skipped` by the Tab key, where there are too many to walk through."""
+    return f'<a href="#{escape(anchor)}"{" tabindex=" + chr(34) + "-1" + chr(34) if skipped else ""}>{inside}</a>'
+
+
 def drawing(width: float, height: float, title: str, body: str, name: str = "fig", stretch: bool = False) -> str:
-    """A whole drawing of this size in user units; `stretch` lets the page set its shape."""
-    w, h = number(width), number(height)
+    """A whole drawing of this size in user units; `stretch` lets the page set its shape. What holds links is a group:
+    of an image nothing inside can be reached."""
+    w, h, role = number(width), number(height), "group" if "<a href=" in body else "img"
     aspect = ' preserveAspectRatio="none"' if stretch else f' width="{w}" height="{h}"'
-    return f'<svg class="{name}" viewBox="0 0 {w} {h}" role="img"{aspect}>{titled(title)}{body}</svg>'
+    return f'<svg class="{name}" viewBox="0 0 {w} {h}" role="{role}"{aspect}>{titled(title)}{body}</svg>'
 
 
 def kind(name: str) -> str:

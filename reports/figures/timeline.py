@@ -76,7 +76,7 @@ def _rank(rank: int, lane: Lane, scale: axes.Scale, whole: float, y: float) -> t
     right = marks.WIDTH - RIGHT + 10
     parts = [svg.text(0, y + 10, f"rank {rank}", "head"), _computing(lane, scale, whole, y),
              svg.text(right, y + 10, f"{values.short(lane.exposed * 1e3)} ms exposed"),
-             svg.text(right, y + 23, f"{100 * lane.exposed / whole:.0f} % of the step", "quiet")]
+             svg.text(right, y + 23, f"{values.short(100 * lane.exposed / whole)} % of the step", "quiet")]
     top = y + LANE + 3
     for name, words in (("sent", "sends"), ("got", "receives"), ("all", "collectives")):
         mine = [one for one in lane.transfers if one.way == name][:EVENTS]

@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from reports.record import NON_FINITE
+from reports import view
+from reports.non_finite import restored
 
 LIMIT = 1e30
 
@@ -24,7 +25,7 @@ def positive(value: Any) -> float | None:
 
 def ratio(value: Any) -> float | None:
     """A ratio from 0 up: infinities and NaN stay what they are, also where a record spells them as text."""
-    value = NON_FINITE.get(value) if isinstance(value, str) else value
+    value = restored(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return math.inf if value > LIMIT else float(max(value, 0)) if value == value else math.nan
@@ -50,10 +51,7 @@ def table(value: Any) -> dict[str, Any]:
 
 def of(metric: Callable[[dict], Any], trial: dict) -> float | None:
     """A metric of a trial as a number that can be drawn; numbers that no run can have measured are none."""
-    try:
-        return finite(metric(trial))
-    except (TypeError, ValueError, ArithmeticError, LookupError):
-        return None
+    return finite(view.value(metric, trial))
 
 
 def short(value: float | None) -> str:

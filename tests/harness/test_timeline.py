@@ -1,5 +1,7 @@
 """The timeline of a step: what ranks post, when they wait, and that looking changes nothing."""
 
+import json
+
 import torch
 import torch.distributed as dist
 
@@ -10,7 +12,7 @@ from harness.implementation import Group
 from harness.pool import Pool
 from harness.ranks import run_threads
 from harness.recorder import Posted, Recorder
-from harness.timeline import MOST, hops, joined
+from harness.timeline import FEW, MOST, hops, joined
 from harness.trace import Call
 from harness.trial import run_trial
 from reports import fields
@@ -120,20 +122,46 @@ def test_a_step_of_very_many_calls_has_none(pool):
     assert timed(pool, f"{__name__}:Chatty")["timeline"] is None
 
 
+def test_a_passing_case_of_many_calls_is_short_and_a_bench_is_told_whole(pool):
+    short, whole = (pool.run(causal(), f"{__name__}:Talkative", Timing(1, 1, bound), 60.0) for bound in (False, True))
+    assert short["timeline"] is None and short["verdict"] == "PASS" and short["measurement"]
+    looked_at(whole["timeline"], 2)
+    assert len(whole["timeline"]["ranks"][0]["transfers"]) > FEW // 2
+
+
+def test_a_timeline_of_a_case_takes_a_few_kilobytes(pool):
+    told = json.dumps(timed(pool, "ring")["timeline"], separators=(",", ":"))
+    assert len(told) < 2048
+    assert len(json.dumps(posted_line(), separators=(",", ":"))) * FEW < 6 * 1024
+
+
+def posted_line():
+    """A transfer as long as one of a record gets."""
+    return {"start": 0.1234567, "end": 0.1234567, "kind": "receive", "peer": 3, "bytes": 12345678, "hop": 3,
+            "phase": "backward"}
+
+
 class Chatty(Dense):
     """Meets the other ranks more often than anybody would draw."""
 
     in_process = False
+    calls = MOST
 
     def load(self, case, group, batch):
         step = super().load(case, group, batch)
 
         def chatty(q, k, v):
-            for _ in range(MOST):
+            for _ in range(self.calls):
                 dist.barrier(group.process_group)
             return step(q, k, v)
 
         return chatty
+
+
+class Talkative(Chatty):
+    """Meets them more often than a case of many is told."""
+
+    calls = FEW // 2
 
 
 def posted(kind, peer, waited, tag=0, phase="forward"):

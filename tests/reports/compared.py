@@ -4,7 +4,7 @@ import copy
 import math
 
 from reports.record import Results, Run
-from tests.reports.conftest import HEADER, make_trial
+from tests.reports.trials import HEADER, make_trial
 
 
 def noisy(generator, centre=0.01, n=20, noise=0.04, along=0.0):

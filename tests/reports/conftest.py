@@ -1,4 +1,4 @@
-"""Trial records as a run writes them, small and complete, for the tests of the report."""
+"""What tests of reports begin from: trials, results files, a browser and a page in it."""
 
 import os
 import shutil
@@ -6,126 +6,13 @@ from urllib.parse import quote
 
 import pytest
 
-
-def _picture(size, world, layout, reach):
-    owner = [i * world // size if layout == "contiguous" else i % world for i in range(size)]
-    allowed = [[1.0 if i - reach < j < i else 0.5 if j == i else 0.0 for j in range(size)] for i in range(size)]
-    return {"size": size, "allowed": allowed, "owner": owner}
-
-
-def make_trial(
-    name="packed/even", world=2, layout="contiguous", dtype="fp64", verdict="PASS", ratio=0.25, size=32, **changes
-):
-    """One trial record; `changes` replace whole top-level fields."""
-    area = [1000 + 10 * rank for rank in range(world)]
-    deviations = [
-        {
-            "tensor": tensor,
-            "ratio": ratio / (1 + index),
-            "error": 1e-3,
-            "allowance": 4e-3,
-            "level": "required",
-            "where": {"batch": 0, "head": 1, "token": 255, "dim": 3, "rank": 0, "document": 3},
-            "expected": 1.0,
-            "actual": 1.001,
-        }
-        for index, tensor in enumerate(("out", "lse", "dq", "dk", "dv"))
-    ]
-    trial = {
-        "kind": "trial",
-        "schema": 1,
-        "case": {
-            "id": f"{name}-{layout}-w{world}-{dtype}",
-            "name": name,
-            "group": name.split("/")[0],
-            "digest": "0" * 12,
-            "requirements": ["A1", "A3", "B1"],
-            "mask": "causal & documents",
-            "rules": ["causal", "documents"],
-            "world": world,
-            "layout": layout,
-            "dtype": dtype,
-            "batch": 1,
-            "tokens": 256,
-            "heads": 4,
-            "kv_heads": 2,
-            "head_dim": 32,
-            "value_dim": None,
-            "scale": None,
-            "seed": 7,
-            "note": "",
-        },
-        "implementation": {
-            "name": "ring",
-            "spec": "ring",
-            "variants": [],
-            "layout": layout,
-            "kernel": "cpu",
-            "device": "cpu",
-        },
-        "verdict": verdict,
-        "reason": None if verdict == "PASS" else "because",
-        "deviations": deviations,
-        "diagnosis": None,
-        "measurement": {
-            "load_s": [0.001] * world,
-            "forward_s": [0.002, 0.004, 0.003],
-            "backward_s": [0.004, 0.004, 0.005],
-            "step_s": [0.006, 0.008, 0.007],
-            "rank_step_s": [0.006] * (world - 1) + [0.007],
-            "warmup": 1,
-            "iters": 3,
-            "bytes_sent": [4096] * world,
-            "messages": [2] * world,
-            "peak_bytes": None,
-            "extra_bytes": [2**30] * (world - 1) + [3 * 2**30],
-            "bound_kernel": "fa4",
-            "bound_forward_s": [0.002, 0.003, 0.002],
-            "bound_step_s": [0.006, 0.005, 0.0056],
-            "silent_forward_s": [0.0025, 0.0025, 0.003],
-            "silent_step_s": [0.0065, 0.006, 0.007],
-        },
-        "work": {
-            "area": sum(area),
-            "flops_forward": 2 * sum(area) * 64,
-            "flops_backward": 2 * sum(area) * 160,
-            "area_by_rank": area,
-            "area_by_hop": [[load // world] * world for load in area],
-            "need_bytes": [1024] * world,
-        },
-        "picture": _picture(size, world, layout, 12),
-        "seconds": 0.05,
-    }
-    return {**trial, **changes}
+from tests.reports.trials import HEADER, make_trial
 
 
 @pytest.fixture
 def trial():
     """The maker of trial records."""
     return make_trial
-
-
-HEADER = {
-    "kind": "run",
-    "schema": 1,
-    "time": "2026-01-02T03:04:05+00:00",
-    "argv": ["--ranks", "2", "--cases", "packed"],
-    "settings": {"implementations": ["ring"], "ranks": 2, "seed": 7, "iters": 3, "warmup": 1},
-    "environment": {
-        "ringcheck": "0.1.0",
-        "python": "3.11.7",
-        "torch": "2.13.0",
-        "platform": "Linux",
-        "processor": "x86_64",
-        "cores": 2,
-        "threads": 1,
-        "backend": "gloo",
-        "device": "cpu",
-        "devices": ["cpu", "cpu"],
-        "variables": {"OMP_NUM_THREADS": "1"},
-        "commit": "0123456789ab",
-    },
-}
 
 
 @pytest.fixture

@@ -150,18 +150,18 @@ def test_no_file_is_lost_to_output(sides, tmp_path, capsys):
     assert ran(capsys, *sides, "--json", notes / "c.json")[0] == 2
 
 
-def test_a_page_gets_the_rows_where_it_takes_them(sides, tmp_path, capsys, monkeypatch):
-    given = []
+def test_a_page_gets_the_rows_and_what_was_compared(sides, tmp_path, capsys, monkeypatch):
+    given, told = [], []
 
-    def page(files, regressions=()):
+    def page(files, regressions=(), against=()):
         given.extend(regressions)
+        told.extend(against)
         return "<!doctype html>"
 
     monkeypatch.setattr(build, "page", page)
     assert ran(capsys, *sides, "--report", tmp_path / "c.html")[0] == 1
     assert [row["state"] for row in given] == ["broke", "missing", "slower", "more bytes"]
-    monkeypatch.setattr(build, "page", lambda files: "")
-    assert ran(capsys, *sides, "--report", tmp_path / "c.html")[:2] == (2, "")
+    assert told[0].startswith(f"OLD: {sides[0]}") and told[1].startswith(f"NEW: {sides[1]}")
 
 
 def test_a_cut_side_and_another_environment_are_told(results_file, capsys):
@@ -170,7 +170,7 @@ def test_a_cut_side_and_another_environment_are_told(results_file, capsys):
     other = Path(both[1]).read_text().replace('"torch":"2.13.0"', '"torch":"2.14.0"')
     both[1].write_text(other)
     _, out, _ = ran(capsys, *both)
-    assert "is not whole: cut: 2 of 3 trials" in out and "# environment  torch: 2.13.0 -> 2.14.0" in out
+    assert "is not whole: cut: 2 of 3 trials" in out and "# environment torch: 2.13.0 -> 2.14.0" in out
     assert "  incomparable  environment  2 trials" in out and "1 missing; 2 incomparable" in out
 
 

@@ -15,12 +15,14 @@ from reports import fields, figures, record, view
 from reports.figures import svg
 from reports.gallery import FIGURES, gallery
 from reports.record import Results, Run
+from tests.reports.trials import complete
 
 EVIL = "<script>alert(1)</script>\"'&\x00\ud800\u202e" + "a-very-long-name-" * 40
 SVG = "{http://www.w3.org/2000/svg}"
 FINITE = re.compile(r"(?<![A-Za-z])(nan|inf)", re.IGNORECASE)
-SHAPES = {"svg", "title", "g", "path", "rect", "text"}
-ATTRIBUTES = {"class", "viewBox", "role", "width", "height", "x", "y", "d", "stroke-dasharray", "preserveAspectRatio"}
+SHAPES = {"svg", "title", "g", "path", "rect", "text", "a"}
+ATTRIBUTES = {"class", "viewBox", "role", "width", "height", "x", "y", "d", "stroke-dasharray", "preserveAspectRatio",
+              "href", "tabindex"}
 
 
 def words_of(root):
@@ -44,7 +46,8 @@ def words_of(root):
 def checked(figure):
     """The parsed drawing of a figure that keeps the rules of all figures."""
     root = ElementTree.fromstring(figure.svg.encode())
-    assert root.get("role") == "img" and root[0].tag == "title" and root[0].text.strip()
+    assert root.get("role") == ("img" if root.find(".//a") is None else "group")
+    assert root[0].tag == "title" and root[0].text.strip()
     for node in root.iter():
         assert node.tag in SHAPES and set(node.attrib) <= ATTRIBUTES, (node.tag, node.attrib)
         assert not any(FINITE.search(node.get(name) or "") for name in ("d", "x", "y", "width", "height", "viewBox"))
@@ -64,58 +67,9 @@ def uncrossed(root):
         assert beside or one[3] <= other[1] + 0.5 or other[3] <= one[1] + 0.5, (one, other)
 
 
-def complete(trial, who, world, tokens, **changes):
-    """A trial with all that any figure draws."""
-    one = copy.deepcopy(trial(world=world, size=16, **changes))
-    one["case"].update(tokens=tokens, id=f"{one['case']['id']}-{tokens}")
-    one["implementation"].update(name=who, spec=who)
-    one["measurement"]["peak_bytes"] = [2**30 + tokens * 1000] * world
-    one["measurement"]["step_s"] = [tokens * 1e-6 / world * (1 + index / 50) for index in range(5)]
-    one["timeline"] = {
-        "step_s": 0.01,
-        "ranks": [
-            {
-                "phases": [["forward", 0, 0.003], ["backward", 0.003, 0.01]],
-                "transfers": [
-                    {
-                        "start": hop * 0.001,
-                        "end": hop * 0.001 + 0.0015,
-                        "kind": kind,
-                        "peer": 0,
-                        "bytes": 10,
-                        "hop": hop,
-                        "phase": "forward",
-                    }
-                    for hop in range(1, world)
-                    for kind in ("send", "receive", "all_gather")
-                ],
-                "waits": [[0.002, 0.0025, 1], [0.009, 0.0095, None]],
-            }
-            for _ in range(world)
-        ],
-    }
-    one["error_maps"] = [
-        {
-            "tensor": name,
-            "by": ["tokens", "heads"],
-            "edges": list(range(0, 16 * 40 + 1, 16)),
-            "ratios": [
-                [0.1 * head, 2.0 if bin == 7 else 0.3, "inf" if bin == 3 else None]
-                for head, bin in zip([1] * 40, range(40))
-            ],
-        }
-        for name in ("out", "dk")
-    ]
-    one["error_maps"].append({"tensor": "out", "by": ["ranks", "owners"], "ratios": [[0.5] * world] * world})
-    even = {"area_by_rank": [100] * world, "area_by_hop": [[9] * world] * world, "need_bytes": [8] * world}
-    uneven = {**even, "area_by_rank": list(range(1, world + 1))}
-    one["work"]["layouts"] = {"contiguous": uneven, "striped": even}
-    return one
-
-
 def several(trial, count, name="ring"):
     made = [
-        complete(trial, f"{name}-{index}-{name[::-1]}", world, tokens * world, dtype=dtype, verdict=verdict)
+        complete(f"{name}-{index}-{name[::-1]}", world, tokens * world, dtype=dtype, verdict=verdict)
         for index in range(count)
         for world, tokens in ((1, 512), (1, 2048), (2, 512), (2, 1024), (8, 256))
         for dtype, verdict in (("bf16", "PASS"), ("fp32", ("FAIL", "PASS", "ERROR", "SKIP")[index % 4]))
@@ -185,7 +139,7 @@ def leaves(value, path=()):
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_odd_values_never_raise_and_stay_well_formed(trial, data):
-    one = complete(trial, "ring", 2, 512, ratio=data.draw(st.sampled_from([0.5, math.nan, math.inf])))
+    one = complete("ring", 2, 512, ratio=data.draw(st.sampled_from([0.5, math.nan, math.inf])))
     paths = [path for path in leaves(one) if path[0] not in ("kind", "schema", "picture")]
     for path in data.draw(st.lists(st.sampled_from(paths), min_size=1, max_size=8, unique=True)):
         before, place = copy.deepcopy(one), one
@@ -197,7 +151,7 @@ def test_odd_values_never_raise_and_stay_well_formed(trial, data):
             record._restore(one)
         except (ValueError, LookupError, TypeError):
             one = before
-    trials = [one, complete(trial, "ring", 4, 512), complete(trial, "ring", 2, 512, layout="zigzag")]
+    trials = [one, complete("ring", 4, 512), complete("ring", 2, 512, layout="zigzag")]
     files = [Results(name, [Run({"time": name}, trials)]) for name in ("1", "2")]
     for figure in gallery(trials, files):
         checked(figure)
@@ -218,7 +172,7 @@ def test_history_bears_any_header(headers):
 
 
 def test_thousands_of_trials_stay_small(trial):
-    base = json.dumps(complete(trial, "ring", 2, 512))
+    base = json.dumps(complete("ring", 2, 512))
     trials = []
     for index in range(1500):
         one = json.loads(base)

@@ -119,7 +119,8 @@ def test_tables_have_captions_and_scopes(results_file, trial):
 
 def test_a_cut_file_and_an_empty_run_are_told(results_file, trial):
     text = Page(build_page(results_file([trial(verdict="SKIP", reason="refused")], end=False))).text
-    assert "Cut after 1 trials; nothing ran" in text and "no end line" in text and "cut before its end" in text
+    assert "Cut after 1 trials; nothing ran" in text and "run.jsonl cut after 1 trials" in text
+    assert "no end line" not in text and "cut before its end" in text
 
 
 def test_a_cut_run_says_how_much_of_it_is_missing(results_file, trial):

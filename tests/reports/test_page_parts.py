@@ -34,6 +34,12 @@ def test_regressions_are_shown_where_a_comparison_gives_them(results_file, trial
     assert "1.2 to 1.4" in text
 
 
+def test_a_trial_that_is_slower_in_two_ways_counts_once():
+    found = changes.changes([{**CHANGE, "metric": metric} for metric in ("step ms", "forward ms")], ())
+    assert [row[:2] for row in found["headline"]] == [("slower", 1)] and found["trials"] == 1
+    assert len(found["worse"]) == 2
+
+
 def test_a_state_that_is_not_known_to_be_harmless_counts_as_worse():
     found = changes.changes([{**CHANGE, "state": state} for state in ("new", "grew", "same", "broke")], ())
     assert [row["state"] for row in found["worse"]] == ["broke", "grew"]
@@ -50,14 +56,31 @@ def test_a_figure_of_the_gallery_has_its_numbers_and_its_metric(results_file, tr
     assert page.index(">Load</a>") < page.index('id="load-by-rank"')
 
 
+def test_words_of_a_number_table_begin_at_the_left():
+    rows_there = [("a/x", "ring", "2", "1.5e-6", "✗ 1/3"), ("b", "ring", "–", "nan", "–")]
+    assert build.worded(rows_there) == "c2 c5" and build.worded([]) == ""
+
+
 def test_every_svg_has_a_title_and_every_id_is_one(results_file, trial):
     page = Page(build_page(results_file([trial(), trial(), trial(dtype="bf16", verdict="FAIL", ratio=2)])))
     ids = [found["id"] for _, found in page.tags if "id" in found]
     assert len(ids) == len(set(ids))
     drawings = [at for at, (tag, found) in enumerate(page.tags) if tag == "svg" and "aria-hidden" not in found]
-    assert drawings and all(page.tags[at][1]["role"] == "img" and page.tags[at + 1][0] == "title" for at in drawings)
+    assert drawings and all(page.tags[at][1]["role"] in ("img", "group") for at in drawings)
+    assert all(page.tags[at + 1][0] == "title" for at in drawings)
     targets = [found["href"][1:] for tag, found in page.tags if tag == "a"]
     assert set(targets) <= set(ids)
+
+
+def test_a_cell_of_the_matrix_leads_to_the_row_of_its_worst_trial(results_file, trial):
+    trials = [trial(ratio=0.2), trial(ratio=0.7, layout="zigzag"), trial(world=3, verdict="FAIL", ratio=9),
+              trial('packed/"<&>', world=3)]
+    text = build_page(results_file(trials))
+    page, matrix = Page(text), Page(re.search(r'<section class="figure" id="conformance">.*?</section>', text, re.S)[0])
+    rows_there = {found["id"] for tag, found in page.tags if tag == "tr" and "id" in found}
+    cells = [found["href"][1:] for tag, found in matrix.tags if tag == "a" and "class" not in found]
+    assert len(cells) == 3 and set(cells) <= rows_there
+    assert "packed/even-zigzag-w2-fp64@ring" in cells and "packed/even-contiguous-w2-fp64@ring" not in cells
 
 
 def test_anchors_are_the_same_in_every_page_and_never_shared(trial):

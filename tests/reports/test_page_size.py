@@ -1,9 +1,25 @@
 """How large a page grows: many trials, many failures, many pictures."""
 
 import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 from reports import masks
+from reports.gallery import FIGURES, gallery
+from reports.record import Results, Run
 from tests.reports.pages import build_page, page_of
+from tests.reports.trials import complete
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = """
+import resource, sys, time
+from reports import build
+began = time.process_time()
+build.write([sys.argv[1]], sys.argv[2])
+print(time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
 
 
 def many(trial, count, worlds=(1, 2, 3, 4), size=48):
@@ -27,6 +43,34 @@ def test_five_hundred_trials_take_less_than_two_megabytes(trial):
     for trials in (many(trial, 500), [failing(trial, number) for number in range(500)]):
         text = page_of(trials)
         assert len(text.encode()) < 2_000_000 and text.count("<tr id=") == 500
+
+
+def whole(count):
+    """Trials of two implementations with all that any figure draws, one in ten wrong."""
+    makers = itertools.product(range(count), ("ring", "other"), (2, 4), ("zigzag", "contiguous"), ("bf16", "fp64"))
+    return [complete(who, world, 256 << n % 2, 48, name=f"g{n // 2 % 7}/case{n // 2}", layout=layout, dtype=dtype,
+                     verdict="FAIL" if (n + world) % 10 == 0 else "PASS", ratio=(n + world) % 10 / 9.5)
+            for n, who, world, layout, dtype in itertools.islice(makers, count)]
+
+
+def test_five_hundred_trials_with_all_figures_take_less_than_two_megabytes():
+    trials = whole(500)
+    files = [Results(name, [Run({"time": name}, trials)]) for name in ("1", "2")]
+    assert len(gallery(trials, files)) == len(FIGURES)
+    text = page_of(trials)
+    assert len(text.encode()) < 2_000_000 and text.count("<tr id=") == 500
+
+
+def test_five_thousand_trials_with_all_figures_take_twenty_seconds_of_one_core_and_a_gibibyte(results_file, tmp_path):
+    path = results_file([])
+    lines = [json.dumps(one) + "\n" for one in whole(500)]
+    header, end = path.read_text().splitlines(keepends=True)
+    path.write_text(header + "".join(line.replace("/case", f"/{n}-case") for n in range(10) for line in lines) + end)
+    made = subprocess.run([sys.executable, "-c", BUILD, str(path), str(tmp_path / "page.html")], cwd=ROOT, text=True,
+                          capture_output=True, check=True)
+    seconds, gibibytes = map(float, made.stdout.split())
+    assert seconds < 20 and gibibytes < 1, made.stdout
+    assert (tmp_path / "page.html").read_text().count("<tr id=") == 5000
 
 
 def test_five_thousand_trials_are_all_there_and_take_a_few_megabytes(trial):

@@ -67,6 +67,8 @@ def test_a_run_that_goes_on_is_followed_until_it_ends(results_file, trial, tmp_p
             for text in (ask("/")[2], ask("/page/run.jsonl")[2]):
                 assert "goes on, 1 of 4 trials (25 %)" in text
                 assert re.search(r'<head>.*<meta http-equiv="refresh" content="\d+">', text, re.S)
+            assert "<h1>– Goes on: 1 of 4 trials; all 1 trials passed</h1>" in text and "the run goes on" in text
+            assert "Cut" not in text and "was cut" not in text
             writer.trial(trial(world=3))
             assert "goes on, 2 of 4 trials (50 %)" in ask("/")[2]
             page = ask("/page/run.jsonl")[2]
