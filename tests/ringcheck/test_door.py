@@ -123,7 +123,7 @@ def test_where_the_names_are_free_ours_are_the_modules_themselves(tmp_path):
 def test_build_through_the_console_script(results_file_in, tmp_path, capsys):
     path = results_file_in(tmp_path)
     assert cli.main(["build", str(path), "-o", str(tmp_path / "r.html")]) == 0
-    assert "All 1 trials passed" in capsys.readouterr().out
+    assert "# 1 trial passed" in capsys.readouterr().out
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
 
