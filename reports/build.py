@@ -8,7 +8,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -29,14 +29,16 @@ LEFT_OUT = 20
 Change = Mapping[str, Any]
 
 
-def page(files: list[Results], regressions: Iterable[Change] | None = None, against: Sequence[str] = ()) -> str:
+def page(files: list[Results], regressions: Iterable[Change] | None = None, against: Sequence[str] = (),
+         allowed: Collection[str] = ()) -> str:
     """HTML text of the report. Identical records give identical bytes, wherever their files lie and in whatever order.
 
-    `regressions` are rows of a comparison (see reports.changes), `against` sentences on what was compared and how;
-    without rows the page has no such section.
+    `regressions` are rows of a comparison (see reports.changes), `against` sentences on what was compared and how,
+    the sum first, `allowed` states that are no regression here; without rows the page has no such section.
     Raises ValueError when jinja2, the extra `report`, is not installed.
     """
-    text = templates().get_template("page.html.jinja").render({**contents(files, regressions), "against": against})
+    text = templates().get_template("page.html.jinja").render(
+        {**contents(files, regressions, allowed), "against": against})
     return visible.page(text)
 
 
@@ -58,15 +60,16 @@ def templates() -> Any:
     return environment
 
 
-def contents(files: list[Results], regressions: Iterable[Change] | None = None) -> dict[str, Any]:
+def contents(files: list[Results], regressions: Iterable[Change] | None = None,
+             allowed: Collection[str] = ()) -> dict[str, Any]:
     """What the templates show: values by section, figures as SVG text."""
-    files = view.named(files)
+    files = view.shortened(view.named(files))
     trials, cut, unread = view.latest(files), view.cuts(files), view.unread(files)
     counts, label = view.counts(trials), view.labels(trials)
     implementations = sorted({label(trial) for trial in trials})
     several = len(implementations) > 1
     failures, anchors = view.failures(trials), rows.anchors(trials)
-    compared = None if regressions is None else changes.changes(regressions, set(anchors.values()))
+    compared = None if regressions is None else changes.changes(regressions, set(anchors.values()), allowed)
     wrong = bool(failures or compared and compared["worse"])
     ratios = view.ratios(trials, label if several else None)
     return {

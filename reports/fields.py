@@ -117,7 +117,7 @@ def _unfit(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "work.area_by_hop", "field work.area_by_hop is not square"
     picture = record.get("picture") or {}
     allowed, owner = picture.get("allowed"), picture.get("owner")
-    if picture and not (allowed and owner and len(allowed) == len(owner)):
+    if picture and (allowed is None or owner is None or len(allowed) != len(owner)):
         yield "picture", "field picture.owner does not fit picture.allowed"
     for words in fit.wrong(record):
         yield words.split()[0], f"field {words}"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reports import fields, keep, reading, view, visible
+from reports import keep, reading, view, visible
 
 Block = tuple[bytes, ...]
 
@@ -42,7 +42,7 @@ def shard(path: str | Path) -> Shard:
         except ValueError as error:
             found.wrong.append(f"{path}:{number}: {error}")
             continue
-        found.odd += [f"{path}:{number}: {words}" for words in oddities(kind, line)]
+        found.odd += [f"{path}:{number}: {words}" for words in reading.mended(json.loads(line))]
         if kind == "run":
             blocks.append([line])
         else:
@@ -60,14 +60,8 @@ def kind_of(line: bytes) -> str:
         record = json.loads(line.decode())
     except (ValueError, RecursionError):
         raise ValueError("not JSON, or cut") from None
-    reading.check(record)
-    fields.mend(record["kind"], record)
+    reading.mended(record)
     return record["kind"]
-
-
-def oddities(kind: str, line: bytes) -> list[str]:
-    """The fields of a record that hold something else than their names say, in words."""
-    return fields.mend(kind, json.loads(line))
 
 
 def merged(shards: Iterable[Shard]) -> list[Block]:

@@ -132,11 +132,7 @@ def _take(results: Results, number: int, line: str, strict: bool, cut: bool) -> 
         return
     kind = record.get("kind") if isinstance(record, dict) else None
     try:
-        check(record)
-        _restore(record)
-        if strict:
-            fields.check(kind, record)
-        told = fields.mend(kind, record)
+        told = mended(record, strict)
     except ValueError as error:
         if strict:
             raise ValueError(f"{results.path}:{number}: {error}") from None
@@ -144,6 +140,16 @@ def _take(results: Results, number: int, line: str, strict: bool, cut: bool) -> 
         return
     results.damage += [Damage(number, words, whole=False) for words in told]
     _put(results, kind, record)
+
+
+def mended(record: Any, strict: bool = False) -> list[str]:
+    """Makes of a line's value what readers rely on; returns what is taken out of it, in words. Raises ValueError for
+    what cannot stand, with `strict` for anything that would have to be taken out."""
+    check(record)
+    _restore(record)
+    if strict:
+        fields.check(record["kind"], record)
+    return fields.mend(record["kind"], record)
 
 
 def check(record: Any) -> None:

@@ -1,5 +1,6 @@
 """What a page or a summary shows: trials of several files put in order and counted. Plain values, no markup."""
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +15,7 @@ from reports.record import Results, Run
 VERDICTS = ("PASS", "FAIL", "ERROR", "SKIP")
 WORST = ("FAIL", "ERROR", "PASS", "SKIP")
 ALL_WORLDS_UP_TO = 48
+LONGEST = 300
 
 
 def latest(files: Iterable[Results]) -> list[Trial]:
@@ -172,17 +174,42 @@ def named(files: Iterable[Results]) -> list[Results]:
     """The same files under the names that tell them apart, in the order of these: the file's own name, with as many of
     its folders as it takes where several share it. What is made of records says nothing of where they lie."""
     files = list(files)
-    parts = [PurePath(results.path).parts or ("",) for results in files]
-    lengths = [1] * len(files)
+    found = [replace(results, path=name) for results, name in zip(files, names(files), strict=True)]
+    return sorted(found, key=lambda one: one.path)
+
+
+def shortened(files: Iterable[Results]) -> list[Results]:
+    """The same results with every text that says what a trial is at most LONGEST characters long, told apart by a
+    digest where it is cut: a page names a trial many times."""
+    return [replace(results, runs=[replace(run, trials=[_short_trial(trial) for trial in run.trials])
+                                   for run in results.runs]) for results in files]
+
+
+def _short_trial(trial: Trial) -> Trial:
+    parts = {name: {key: _short(value) for key, value in trial[name].items()} for name in ("case", "implementation")}
+    return trial if all(parts[name] == trial[name] for name in parts) else {**trial, **parts}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_short(item) for item in value[:LONGEST]]
+    if isinstance(value, (dict, str)) and len(text := str(value)) > LONGEST:
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        return f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters, {digest})"
+    return value
+
+
+def names(files: Sequence[Results]) -> list[str]:
+    """What tells these files apart, as short as can be; a file that is given twice has one name."""
+    lengths = {PurePath(results.path): 1 for results in files}
     while True:
-        names = [PurePath(*own[-length:]).as_posix() for own, length in zip(parts, lengths)]
-        shared = {name for name, count in Counter(names).items() if count > 1}
-        longer = [length + 1 if name in shared and length < len(own) else length
-                  for name, own, length in zip(names, parts, lengths)]
+        told = {path: PurePath(*path.parts[-length:]).as_posix() for path, length in lengths.items()}
+        shared = Counter(told.values())
+        longer = {path: length + (shared[told[path]] > 1 and length < len(path.parts))
+                  for path, length in lengths.items()}
         if longer == lengths:
-            break
+            return [told[PurePath(results.path)] for results in files]
         lengths = longer
-    return sorted((replace(results, path=name) for results, name in zip(files, names)), key=lambda one: one.path)
 
 
 def failures(trials: Iterable[Trial]) -> list[Trial]:
