@@ -43,7 +43,7 @@ def bless(paths: Sequence[str | Path], where: Path, failures: bool = False, drop
     files = sides.files(paths)
     check(files, failures)
     texts = baselines.blessed(files)
-    for key, text in texts.items():
+    for text in texts.values():
         _check_readable(text)
     befores = {key: _before(key, where, drop) for key in texts}
     for key, before in befores.items():
@@ -64,7 +64,8 @@ def check(files: Sequence[Results], failures: bool) -> None:
     trials = sides.taken(files)
     wrong = [one.name[0] for one in trials if one.trial["verdict"] in WRONG]
     if wrong and not failures:
-        raise ValueError(f"{view.some(len(wrong), 'trial')} failed ({view.few(wrong)}): repair them, or bless --with-failures")
+        raise ValueError(f"{view.some(len(wrong), 'trial')} failed ({view.few(wrong)}): repair them, or bless "
+                         f"--with-failures")
     if not any(one.trial["verdict"] in ("PASS", *WRONG) for one in trials):
         raise ValueError("nothing ran: there is nothing to bless")
 
@@ -90,8 +91,8 @@ def _check_kept(before: Results, files: Sequence[Results], key: Key) -> None:
     kept = {(one.name, one.kind) for one in sides.taken(files) if one.key == key}
     lost = [one.name[0] for one in sides.taken([before]) if (one.name, one.kind) not in kept]
     if lost:
-        raise ValueError(f"{view.some(len(lost), 'trial')} of {before.path} not in NEW ({view.few(lost)}): bless both files "
-                         f"together, or --drop them")
+        raise ValueError(f"{view.some(len(lost), 'trial')} of {before.path} not in NEW ({view.few(lost)}): bless both "
+                         f"files together, or --drop them")
 
 
 def _write(key: Key, text: str, before: Results | None, where: Path) -> list[str]:

@@ -8,12 +8,13 @@ from reports import view
 from reports.compare.states import OTHERS, REGRESSIONS
 from reports.rows import ABSENT, anchor
 
-GLYPHS = {**dict.fromkeys(("broke", "answers wrong", "new failure", "strict lost", "checks less"), "✗"), "refuses": "∅", "missing": "−", "slower": "▾", "incomparable": "≠",
-          "new": "+", "withdrawn": "∅", "lone skip": "∅", "checks more": "✓", "unjudged": "?", "fixed": "✓", "strict won": "✓", "answers": "✓", "faster": "▴", "insignificant": "≈", "same": "="}
+WRONG = ("broke", "answers wrong", "new failure", "strict lost")
+GLYPHS = {**dict.fromkeys((*WRONG, "checks less"), "✗"), **dict.fromkeys(("refuses", "withdrawn", "lone skip"), "∅"),
+          **dict.fromkeys(("fixed", "strict won", "checks more", "answers"), "✓"), "missing": "−", "slower": "▾",
+          "incomparable": "≠", "new": "+", "faster": "▴", "unjudged": "?", "insignificant": "≈", "same": "="}
 MORE, FEWER = "▾", "▴"
 WORSE = {state: GLYPHS.get(state, MORE) for state in REGRESSIONS}
 CALM = {state: GLYPHS.get(state, "≈" if state == "still wrong" else FEWER) for state in OTHERS}
-WRONG = ("broke", "answers wrong", "new failure", "strict lost")
 TONES = {**dict.fromkeys(WORSE, "ERROR"), **dict.fromkeys(WRONG, "FAIL"),
          **dict.fromkeys(("fixed", "strict won", "answers", "faster"), "PASS")}
 

@@ -42,8 +42,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     """Options of the command line."""
     parser = argparse.ArgumentParser(
         prog="ringcheck compare", description="What changed between two results: what broke, what is slower or faster "
-        "beyond doubt, what sends more. Exit code 1 when something regressed, 2 when the comparison is not to be relied "
-        "on: damaged input, or most of it incomparable.",
+        "beyond doubt, what sends more. Exit code 1 when something regressed, 2 when the comparison is not to be "
+        "relied on: damaged input, or most of it incomparable.",
         formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_states(),
         usage="ringcheck compare OLD NEW | --old FILE... --new FILE... | --baseline NEW...")
     add = parser.add_argument
@@ -154,7 +154,8 @@ def _page(found: Comparison) -> str:
     told_first = [found.total, *told.preface(found), *view.few_lines(told.warnings(found), told.WARNED)]
     sides = [part for name, files in (("--old", found.old), ("--new", found.new))
              for part in (name, *(one.path for one in files))]
-    command = "again: " + shlex.join(["ringcheck", "compare", *sides, *_rule_words(found.rule), "--report", "report.html"])
+    words = ["ringcheck", "compare", *sides, *_rule_words(found.rule), "--report", "report.html"]
+    command = f"again: {shlex.join(words)}"
     return build.page(found.new, regressions=comparison.shown(found), against=[*told_first, command],
                       allowed=found.rule.allowed)
 

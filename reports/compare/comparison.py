@@ -96,7 +96,8 @@ def compare(old: Sequence[Results], new: Sequence[Results], rule: Rule | None = 
     both = [pair for pair in pairs if None not in pair]
     if not both:
         lost = "; ".join(filter(None, map(view.unread, (old, new))))
-        raise ValueError("nothing to compare: no case and implementation of NEW is in OLD" + (f" ({lost})" if lost else ""))
+        why = f" ({lost})" if lost else ""
+        raise ValueError(f"nothing to compare: no case and implementation of NEW is in OLD{why}")
     told, timed = [changes.alone(*pair) for pair in pairs if None in pair], []
     for pair in both:
         told += _told(pair, rule, timed)
@@ -105,8 +106,9 @@ def compare(old: Sequence[Results], new: Sequence[Results], rule: Rule | None = 
     known = {(row.case, row.implementation) for row in told}
     told += [Row("same", *pair[1].name, "verdict", pair[0].trial["verdict"], pair[1].trial["verdict"])
              for pair in both if pair[1].name not in known]
+    ran = sum(all(one.trial["verdict"] != "SKIP" for one in pair) for pair in both)
     return Comparison(list(old), list(new), rule, states.ordered(told), len(both), _changed(both), measured.noise,
-                      measured.level, measured.tested, sum(all(one.trial["verdict"] != "SKIP" for one in pair) for pair in both))
+                      measured.level, measured.tested, ran)
 
 
 def rows(old: Sequence[Results], new: Sequence[Results], rule: Rule | None = None) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ from typing import Any
 REGRESSIONS = ("broke", "answers wrong", "new failure", "strict lost", "checks less", "refuses", "missing", "slower",
                "more bytes", "more messages", "more imbalance", "more memory")
 """States that end a comparison with exit code 1, worst first."""
-OTHERS = ("still wrong", "incomparable", "withdrawn", "new", "lone skip", "fixed", "strict won", "checks more", "answers",
-          "faster", "fewer bytes", "fewer messages", "less imbalance", "less memory", "unjudged", "insignificant", "same")
+OTHERS = ("still wrong", "incomparable", "withdrawn", "new", "lone skip", "fixed", "strict won", "checks more",
+          "answers", "faster", "fewer bytes", "fewer messages", "less imbalance", "less memory", "unjudged",
+          "insignificant", "same")
 STATES = REGRESSIONS + OTHERS
 ABSENT = ("missing", "refuses")
 QUIET = ("unjudged", "insignificant", "same")

@@ -61,7 +61,8 @@ def as_json(comparison: Comparison) -> str:
         "kind": "comparison", "schema": 1,
         "old": [one.path for one in comparison.old], "new": [one.path for one in comparison.new],
         "total": comparison.total, "regressed": comparison.regressed, "code": comparison.code,
-        "left_out": [words for one in (*comparison.old, *comparison.new) for words in one.left_out], "counts": comparison.counts,
+        "left_out": [words for one in (*comparison.old, *comparison.new) for words in one.left_out],
+        "counts": comparison.counts,
         "rule": {"threshold": rule.threshold, "confidence": rule.confidence, "memory": rule.memory,
                  "allowed": sorted(rule.allowed)},
         "environment": [dict(zip(("part", "old", "new"), part)) for part in comparison.changed],
@@ -76,12 +77,12 @@ def preface(comparison: Comparison) -> list[str]:
     """What was compared, under which rule, and how noisy it was."""
     rule = comparison.rule
     lines = [f"{name}: {_side(files)}" for name, files in (("OLD", comparison.old), ("NEW", comparison.new))]
-    lines.append(f"{view.some(comparison.compared, 'trial')} on both sides; slower means a ratio of {1 + rule.threshold:.4g} "
-                 f"or more whose interval lies above 1")
+    lines.append(f"{view.some(comparison.compared, 'trial')} on both sides; slower means a ratio of "
+                 f"{1 + rule.threshold:.4g} or more whose interval lies above 1")
     lines += [f"environment {name}: {old} -> {new}" for name, old, new in comparison.changed]
     if comparison.tested:
-        lines.append(f"{view.some(comparison.tested, 'time')} tested, each with an interval of {1 - comparison.level:.4%}, so that "
-                     f"at most {1 - rule.confidence:.3g} of those told slower or faster are expected to be false")
+        lines.append(f"{view.some(comparison.tested, 'time')} tested, each with an interval of "
+                     f"{1 - comparison.level:.4%}, so that at most {1 - rule.confidence:.3g} of those told slower or faster are expected to be false")
     lines += [_noisy(one) for one in comparison.noise]
     return [visible.line(line, LONG) for line in lines]
 
