@@ -82,7 +82,8 @@ def preface(comparison: Comparison) -> list[str]:
     lines += [f"environment {name}: {old} -> {new}" for name, old, new in comparison.changed]
     if comparison.tested:
         lines.append(f"{view.some(comparison.tested, 'time')} tested, each with an interval of "
-                     f"{1 - comparison.level:.4%}, so that at most {1 - rule.confidence:.3g} of those told slower or faster are expected to be false")
+                     f"{1 - comparison.level:.4%}, so that at most {1 - rule.confidence:.3g} of those told slower or "
+                     f"faster are expected to be false")
     lines += [_noisy(one) for one in comparison.noise]
     return [visible.line(line, LONG) for line in lines]
 
