@@ -180,7 +180,7 @@ class Run:
     def _earlier(self) -> Kept:
         path = self.settings.json
         if os.path.isfile(path) and os.path.getsize(path) or os.path.isdir(path):
-            found = record.read(path)
+            found = record.read(path, strict=True)
             for warning in found.warnings:
                 print(f"ringcheck: {warning}", file=sys.stderr)
             return resume.keep(found, self.asked, self.settings, self.about)

@@ -14,21 +14,25 @@ PROPERTY = {**DATA, ord(":"): "%3A", ord(","): "%2C"}
 
 
 def annotations(files: list[Results], limit: int = LIMIT) -> list[str]:
-    """One `::error` line for each of the first `limit` different failures, one `::warning` a cut run, and a
-    `::notice` that counts the failures behind the limit.
+    """One `::error` line for each of the first `limit` different failures, one `::warning` a cut run and one for all
+    that could not be read, and a `::notice` that counts the failures behind the limit.
 
     Ten errors and ten notices a step are what GitHub shows, so that the count is no error itself. Failures of one
     implementation with the same first line are one line.
     """
+    files = view.named(files)
     trials = view.latest(files)
     alike = grouped(trials, view.labels(trials))
     lines = [failure(label, found) for (label, _, _), found in list(alike.items())[:limit]]
     lines += [command("warning", "ringcheck: not a whole run", f"{line(one.path)}: {one}")
               for one in view.cuts(files)[:LIMIT]]
+    if unread := view.unread(files):
+        told = [line(words) for words in view.few_lines(view.left_out(files), LIMIT)]
+        lines.append(command("warning", "ringcheck: damaged results", "\n".join([unread, *told])))
     rest = list(alike.values())[limit:]
     if rest:
         count = sum(map(len, rest))
-        told = f"{count} more failure{'s' * (count > 1)} of {len(view.failures(trials))} in the summary of the job"
+        told = f"{view.some(count, 'more failure')} of {len(view.failures(trials))} in the summary of the job"
         lines.append(command("notice", "ringcheck", told))
     return lines
 

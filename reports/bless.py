@@ -1,11 +1,12 @@
 """`ringcheck bless NEW.jsonl`: makes NEW the baseline that later results of its environment are compared with."""
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reports import keep, record, view, visible
+from reports import keep, reading, record, view, visible
 from reports.compare import baselines, comparison, environment, sides, told
 from reports.compare.comparison import Rule
 from reports.compare.environment import Key
@@ -36,13 +37,15 @@ def main(arguments: list[str] | None = None) -> int:
 def bless(paths: Sequence[str | Path], where: Path, failures: bool = False, drop: bool = False) -> list[str]:
     """Writes the baseline of each environment of these files; returns what changed against those before.
 
-    Raises ValueError, and writes nothing, for a run that was cut, for failures without `failures`, and for a baseline
-    whose trials the files lack without `drop`.
+    Raises ValueError, and writes nothing, for a run that was cut, for a file of which anything could not be read, for
+    failures without `failures`, and, without `drop`, for a baseline whose trials the files lack or that is damaged.
     """
     files = sides.files(paths)
     check(files, failures)
     texts = baselines.blessed(files)
-    befores = {key: _before(key, where) for key in texts}
+    for text in texts.values():
+        _check_readable(text)
+    befores = {key: _before(key, where, drop) for key in texts}
     for key, before in befores.items():
         if before and not drop:
             _check_kept(before, files, key)
@@ -54,27 +57,42 @@ def bless(paths: Sequence[str | Path], where: Path, failures: bool = False, drop
 
 def check(files: Sequence[Results], failures: bool) -> None:
     """Raises ValueError for what nothing should be held to."""
+    for words in view.left_out(files):
+        raise ValueError(f"{words}: nothing is held to a damaged file")
     for cut in view.cuts(files):
         raise ValueError(f"{cut.path} is not whole ({cut}): finish it with --resume")
     trials = sides.taken(files)
     wrong = [one.name[0] for one in trials if one.trial["verdict"] in WRONG]
     if wrong and not failures:
-        raise ValueError(f"{len(wrong)} trials failed ({view.few(wrong)}): repair them, or bless --with-failures")
+        raise ValueError(f"{view.some(len(wrong), 'trial')} failed ({view.few(wrong)}): repair them, or bless "
+                         f"--with-failures")
     if not any(one.trial["verdict"] in ("PASS", *WRONG) for one in trials):
         raise ValueError("nothing ran: there is nothing to bless")
 
 
-def _before(key: Key, where: Path) -> Results | None:
+def _before(key: Key, where: Path, drop: bool) -> Results | None:
+    """The baseline that is there. One that is damaged is let go of with `drop` alone."""
     path = baselines.place(key, where)
-    return record.read(path) if path.exists() else None
+    try:
+        return record.read(path, strict=True) if path.exists() else None
+    except ValueError as error:
+        if drop:
+            return None
+        raise ValueError(f"the baseline before is damaged, --drop lets go of it: {error}") from error
+
+
+def _check_readable(text: str) -> None:
+    """Raises ValueError for a baseline that could not be read back, before anything is written."""
+    for line in text.splitlines():
+        reading.mended(json.loads(line), strict=True)
 
 
 def _check_kept(before: Results, files: Sequence[Results], key: Key) -> None:
     kept = {(one.name, one.kind) for one in sides.taken(files) if one.key == key}
     lost = [one.name[0] for one in sides.taken([before]) if (one.name, one.kind) not in kept]
     if lost:
-        raise ValueError(f"{len(lost)} trials of {before.path} are not in NEW ({view.few(lost)}): bless both files "
-                         f"together, or --drop them")
+        raise ValueError(f"{view.some(len(lost), 'trial')} of {before.path} not in NEW ({view.few(lost)}): bless both "
+                         f"files together, or --drop them")
 
 
 def _write(key: Key, text: str, before: Results | None, where: Path) -> list[str]:
@@ -85,7 +103,7 @@ def _write(key: Key, text: str, before: Results | None, where: Path) -> list[str
     except OSError as error:
         raise ValueError(f"baseline {path} cannot be written: {error.strerror or error}") from error
     after = record.read(path)
-    head = f"# {path}: {len(after.trials)} trials of {environment.words(key)}"
+    head = f"# {path}: {view.some(len(after.trials), 'trial')} of {environment.words(key)}"
     if not before:
         return [head, "# the first baseline of this environment"]
     try:

@@ -9,17 +9,17 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from reports import changes, figures, keep, rows, view
+from reports import changes, figures, keep, rows, view, visible
 from reports.figure import Figure
 from reports.gallery import gallery
 from reports.masks import masks
-from reports.record import NO_END, Results, read
+from reports.record import Results, read_all
 
 HERE = Path(__file__).parent
 OPEN_UP_TO = 40
@@ -27,20 +27,22 @@ IN_FULL = 60
 WORDED = 9
 NUMERIC = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?$|[-–∞]$|nan$")
 GLYPHS = {"PASS": "✓", "FAIL": "✗", "ERROR": "!", "SKIP": "–"}
-UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+LEFT_OUT = 20
 
 Change = Mapping[str, Any]
 
 
-def page(files: list[Results], regressions: Iterable[Change] | None = None, against: Sequence[str] = ()) -> str:
-    """HTML text of the report. Identical records give identical bytes.
+def page(files: list[Results], regressions: Iterable[Change] | None = None, against: Sequence[str] = (),
+         allowed: Collection[str] = ()) -> str:
+    """HTML text of the report. Identical records give identical bytes, wherever their files lie and in whatever order.
 
-    `regressions` are rows of a comparison (see reports.changes), `against` sentences on what was compared and how;
-    without rows the page has no such section.
+    `regressions` are rows of a comparison (see reports.changes), `against` sentences on what was compared and how,
+    the sum first, `allowed` states that are no regression here; without rows the page has no such section.
     Raises ValueError when jinja2, the extra `report`, is not installed.
     """
-    text = templates().get_template("page.html.jinja").render({**contents(files, regressions), "against": against})
-    return UNPRINTABLE.sub("\ufffd", text)
+    text = templates().get_template("page.html.jinja").render(
+        {**contents(files, regressions, allowed), "against": against})
+    return visible.page(text)
 
 
 @cache
@@ -61,14 +63,16 @@ def templates() -> Any:
     return environment
 
 
-def contents(files: list[Results], regressions: Iterable[Change] | None = None) -> dict[str, Any]:
+def contents(files: list[Results], regressions: Iterable[Change] | None = None,
+             allowed: Collection[str] = ()) -> dict[str, Any]:
     """What the templates show: values by section, figures as SVG text."""
-    trials, cut = view.latest(files), view.cuts(files)
+    files = view.shortened(view.named(files))
+    trials, cut, unread = view.latest(files), view.cuts(files), view.unread(files)
     counts, label = view.counts(trials), view.labels(trials)
     implementations = sorted({label(trial) for trial in trials})
     several = len(implementations) > 1
     failures, anchors = view.failures(trials), rows.anchors(trials)
-    compared = None if regressions is None else changes.changes(regressions, set(anchors.values()))
+    compared = None if regressions is None else changes.changes(regressions, set(anchors.values()), allowed)
     wrong = bool(failures or compared and compared["worse"])
     ratios = view.ratios(trials, label if several else None)
     return {
@@ -76,13 +80,14 @@ def contents(files: list[Results], regressions: Iterable[Change] | None = None) 
         "GLYPHS": GLYPHS,
         "files": files,
         "cuts": cut,
-        "warnings": [warning for results in files for warning in results.warnings
-                     if not (warning.endswith(NO_END) and results.path in {one.path for one in cut})],
+        "running": any(one.running for one in cut),
+        "unread": unread,
+        "left_out": view.few_lines(view.left_out(files), LEFT_OUT),
         "trials": trials,
         "counts": counts,
         "strict": view.strict_counts(trials),
-        "headline": view.headline(trials, cut),
-        "state": "bad" if wrong else "good" if counts["PASS"] and not cut else "idle",
+        "headline": view.headline(trials, cut, unread),
+        "state": "bad" if wrong else "good" if counts["PASS"] and not cut and not unread else "idle",
         "verdict_bar": figures.verdicts(counts, "Trials by verdict"),
         "changes": compared,
         "failures": failures,
@@ -148,7 +153,8 @@ def environments(files: Iterable[Results]) -> list[dict[str, Any]]:
             facts = {name: run.header.get(name) for name in ("settings", "environment") if run.header.get(name)}
             told = {name: None if before.get(name) == facts[name] else facts[name] for name in facts}
             found.append({"path": results.path, "facts": told, "argv": run.header.get("argv"), "end": run.end,
-                          "done": len(run.trials), "running": results.running and run is results.runs[-1]})
+                          "done": view.some(len(run.trials), "trial"),
+                          "running": results.running and run is results.runs[-1]})
             before = facts
     return found
 
@@ -183,23 +189,31 @@ def check(target: str | Path, results: str | Path) -> None:
 
 
 def write(paths: Iterable[str | Path], target: str | Path, regressions: Iterable[Change] | None = None) -> str:
-    """Builds the report of these results files, with a comparison's rows where given, and returns its headline.
+    """Builds the report of these results files, with a comparison's rows where given, and returns its headline, which
+    says how much could not be read.
 
-    Raises ValueError for a file that cannot be read and for a target that cannot be written.
+    Raises ValueError for a file that cannot be opened, where no file holds a record, and for a target that cannot be
+    written.
     """
+    return view.summed(made(paths, target, regressions))
+
+
+def made(paths: Iterable[str | Path], target: str | Path, regressions: Iterable[Change] | None = None) -> list[Results]:
+    """As `write`; returns what was read."""
     paths = list(paths)
     keep.check_page(target, paths)
-    files = [read(path) for path in paths]
+    files = read_all(paths)
     text = page(files, regressions)
     try:
         keep.write_whole(Path(target), text)
     except OSError as error:
         raise ValueError(f"report {target} cannot be written: {error.strerror or error}") from error
-    return view.headline(view.latest(files), view.cuts(files))
+    return files
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0, or 2 with one line on stderr."""
+    """Exit code 0, with a line on stderr for whatever could not be read and is left out; or 2 with one line on stderr
+    where nothing could."""
     parser = argparse.ArgumentParser(
         prog="ringcheck build", description="Results files -> one self-contained HTML page."
     )
@@ -207,10 +221,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", default="report.html", metavar="FILE.html")
     options = parser.parse_args(arguments)
     try:
-        print(f"# {write(options.results, options.output)}: {options.output}")
+        files = made(options.results, options.output)
     except ValueError as error:
-        print(f"ringcheck build: {error}", file=sys.stderr)
+        print(f"ringcheck build: {visible.line(error)}", file=sys.stderr)
         return 2
+    for words in view.left_out(files):
+        print(f"ringcheck build: {visible.line(words)}", file=sys.stderr)
+    print(f"# {view.summed(files)}: {options.output}")
     return 0
 
 

@@ -8,25 +8,29 @@ from reports import view
 from reports.compare.states import OTHERS, REGRESSIONS
 from reports.rows import ABSENT, anchor
 
-GLYPHS = {"broke": "✗", "strict lost": "✗", "refuses": "∅", "missing": "−", "slower": "▾", "incomparable": "≠",
-          "new": "+", "fixed": "✓", "strict won": "✓", "answers": "✓", "faster": "▴", "insignificant": "≈", "same": "="}
+WRONG = ("broke", "answers wrong", "new failure", "strict lost")
+GLYPHS = {**dict.fromkeys((*WRONG, "checks less"), "✗"), **dict.fromkeys(("refuses", "withdrawn", "lone skip"), "∅"),
+          **dict.fromkeys(("fixed", "strict won", "checks more", "answers"), "✓"), "missing": "−", "slower": "▾",
+          "incomparable": "≠", "new": "+", "faster": "▴", "unjudged": "?", "insignificant": "≈", "same": "="}
 MORE, FEWER = "▾", "▴"
 WORSE = {state: GLYPHS.get(state, MORE) for state in REGRESSIONS}
 CALM = {state: GLYPHS.get(state, "≈" if state == "still wrong" else FEWER) for state in OTHERS}
-TONES = {"broke": "FAIL", "strict lost": "FAIL", **dict.fromkeys(set(WORSE) - {"broke", "strict lost"}, "ERROR"),
+TONES = {**dict.fromkeys(WORSE, "ERROR"), **dict.fromkeys(WRONG, "FAIL"),
          **dict.fromkeys(("fixed", "strict won", "answers", "faster"), "PASS")}
 
 
-def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str]) -> dict[str, Any]:
+def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str],
+            allowed: Collection[str] = ()) -> dict[str, Any]:
     """Rows {state, case, implementation, metric, old, new, ratio, low, high} as text, `worse` apart from the `rest`.
 
     `anchors` are the ids of the page's trials, so that a case that it shows is linked. A state that is not known to be
-    harmless counts as worse. Rows keep their order within a state.
+    harmless, nor `allowed`, counts as worse. Rows keep their order within a state.
     """
     states = [*WORSE, *CALM]
     told = sorted((_told(row, anchors) for row in rows),
                   key=lambda row: states.index(row["state"]) if row["state"] in states else len(WORSE))
-    worse, rest = ([row for row in told if (row["state"] in CALM) is calm] for calm in (False, True))
+    calm = {*CALM, *allowed}
+    worse, rest = ([row for row in told if (row["state"] in calm) is quiet] for quiet in (False, True))
     marks = {row["state"]: (row["glyph"], row["tone"]) for row in worse}
     headline = [(state, number, *marks[state]) for state, number in _trials(worse)]
     return {"worse": worse, "rest": rest, "counts": _trials(rest), "headline": headline,

@@ -9,15 +9,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from reports import flat, keep
-from reports.record import read
+from reports import flat, keep, view, visible
+from reports.record import Results, read_all
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def export(paths: Iterable[str | Path], target: str | Path, samples: bool = False) -> tuple[int, Path | None]:
-    """Writes the trials of results files to `target`, .csv or .parquet. Returns how many there are, and the name that
-    an earlier file of other content got: nothing is written over.
+def export(paths: Iterable[str | Path], target: str | Path,
+           samples: bool = False) -> tuple[int, Path | None, list[str]]:
+    """Writes the trials of results files to `target`, .csv or .parquet. Returns how many there are, the name that an
+    earlier file of other content got, since nothing is written over, and what could not be read, one line each.
 
     Raises ValueError with one line for bad input, for a target that cannot be written and where Parquet is missing.
     """
@@ -28,8 +29,9 @@ def export(paths: Iterable[str | Path], target: str | Path, samples: bool = Fals
     for given in paths:
         if keep.same(target, given):
             raise ValueError(f"export {target} would overwrite {given}, from which it is made")
-    data, count = makers[target.suffix](paths, samples)
-    return count, put(target, data)
+    files = read_all(paths)
+    data, count = makers[target.suffix](files, samples)
+    return count, put(target, data), view.left_out(files)
 
 
 def put(target: Path, data: bytes) -> Path | None:
@@ -52,10 +54,10 @@ def put(target: Path, data: bytes) -> Path | None:
         raise ValueError(f"export {target} cannot be written: {error.strerror or error}") from error
 
 
-def as_csv(paths: list[str | Path], samples: bool) -> tuple[bytes, int]:
+def as_csv(files: list[Results], samples: bool) -> tuple[bytes, int]:
     """UTF-8 with a line of names; missing is empty, lists are JSON. A text that a spreadsheet would take for a formula
     gets a `'` in front."""
-    made = list(flat.rows(map(read, paths), samples))
+    made = list(flat.rows(files, samples))
     stream = io.StringIO()
     writer = csv.DictWriter(stream, [one.name for one in flat.fields(samples)], lineterminator="\n")
     writer.writeheader()
@@ -69,11 +71,11 @@ def cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def as_parquet(paths: list[str | Path], samples: bool) -> tuple[bytes, int]:
+def as_parquet(files: list[Results], samples: bool) -> tuple[bytes, int]:
     """The frame as pandas writes it."""
     stream = io.BytesIO()
     try:
-        made = flat.frame(paths, samples)
+        made = flat.framed(files, samples)
         made.to_parquet(stream, index=False)
     except ImportError as error:
         lack = "Parquet needs pandas and pyarrow: pip install 'ringcheck[frame]', or export to .csv"
@@ -89,7 +91,7 @@ def columns() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0, or 2 with one line on stderr."""
+    """Exit code 0, with a line on stderr for whatever could not be read, or 2 with one line."""
     parser = argparse.ArgumentParser(prog="ringcheck export", description="Results files -> one flat row a trial.")
     parser.add_argument("results", nargs="*", metavar="FILE.jsonl")
     parser.add_argument("-o", "--output", metavar="FILE.csv|FILE.parquet")
@@ -102,13 +104,15 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.results or not options.output:
         parser.error("name at least one results file, and the file to write behind -o")
     try:
-        count, aside = export(options.results, options.output, options.samples)
+        count, aside, left = export(options.results, options.output, options.samples)
     except ValueError as error:
-        print(f"ringcheck export: {error}", file=sys.stderr)
+        print(f"ringcheck export: {visible.line(error)}", file=sys.stderr)
         return 2
+    for words in left:
+        print(f"ringcheck export: {visible.line(words)}", file=sys.stderr)
     if aside:
         print(f"# {options.output} held something else, kept as {aside}")
-    print(f"# {count} trials: {options.output}")
+    print(f"# {view.some(count, 'trial')}: {visible.line(options.output)}")
     return 0
 
 

@@ -2,14 +2,16 @@
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from reports import metrics, view
 from reports.metrics import Trial
-from reports.record import Results, Run, read
+from reports.record import Results, Run, read_all
 
 Row = dict[str, Any]
 SAMPLES = ("load_s", "forward_s", "backward_s", "step_s", "rank_step_s", "bound_forward_s", "bound_step_s",
@@ -167,11 +169,19 @@ def frame(paths: str | Path | Iterable[str | Path], samples: bool = False) -> An
 
     One row a trial and one column a field of `fields(samples)`: texts as objects or strings (None where missing),
     whole numbers as Int64, other numbers as float64 (NaN where missing or not a number; worst_tensor tells these
-    apart), lists as objects. Raises ValueError for a file that cannot be read, ImportError without pandas.
+    apart), lists as objects. What could not be read is left out with a UserWarning each. Raises ValueError for a file
+    that cannot be opened and where none holds a record, ImportError without pandas.
     """
-    pandas = _pandas()
-    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    made = list(rows(map(read, given), samples))
+    _pandas()
+    files = read_all([paths] if isinstance(paths, (str, PathLike)) else paths)
+    for words in view.left_out(files):
+        warnings.warn(words, stacklevel=3)
+    return framed(files, samples)
+
+
+def framed(files: list[Results], samples: bool = False) -> Any:
+    """The frame of results that are read already."""
+    pandas, made = _pandas(), list(rows(files, samples))
     dtypes = {int: "Int64", float: "float64", bool: "bool"}
     columns = {one.name: pandas.Series([row[one.name] for row in made], dtype=dtypes.get(one.kind, "object"))
                for one in fields(samples)}

@@ -7,13 +7,14 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 from reports import build, view
-from reports.record import NO_END, read
+from reports.record import Results, read
 from reports.visible import line
 
 REFRESH_S, SHARE = 5.0, 10
@@ -73,20 +74,18 @@ class Folder:
         if name not in self.names():
             raise KeyError(name)
         running = running_of(self.root / name, self._kept(name, "counts", counted))
-        text, results = self._kept(
-            name, "page", lambda path: (self._built(path, name, running), counted(path)), running)
+        text, results = self._kept(name, "page", lambda path: self._built(path, name, running), running)
         return followed(text, results, max(REFRESH_S, SHARE * self.seconds(name))) if running else text
 
     def seconds(self, name: str) -> float:
         """How long the last page of a file took to make."""
         return self._made[name, "page"].seconds
 
-    def _built(self, path: Path, name: str, running: bool) -> str:
+    def _built(self, path: Path, name: str, running: bool) -> tuple[str, "Counted"]:
+        """The page and the numbers of one state of a file, read once, so that both say the same."""
         results = read(path)
         results.path, results.running = name, running and results.runs[-1].end is None
-        if results.running:
-            results.warnings = [one for one in results.warnings if not one.endswith(NO_END)]
-        return build.page([results])
+        return build.page([results]), counted_of(results, path)
 
     def _kept(self, name: str, what: str, make: Callable, running: bool = False) -> object:
         """What `make` makes of a file, made again where the file or `running` is another."""
@@ -111,15 +110,32 @@ class Counted:
     cuts: tuple[view.Cut, ...]
     time: str
     ended: bool
-    warnings: int
+    left_out: str
+    left_s: float | None = None
 
 
 def counted(path: Path) -> Counted:
-    results = read(path)
-    trials = view.latest([results])
+    return counted_of(read(path), path)
+
+
+def counted_of(results: Results, path: Path) -> Counted:
     ended = results.runs[-1].end is not None
-    return Counted(view.counts(trials), tuple(view.cuts([results])), str(results.header.get("time") or ""), ended,
-                   len(results.warnings) - (not ended))
+    return Counted(view.counts(view.latest([results])), tuple(view.cuts([results])),
+                   str(results.header.get("time") or ""), ended, view.unread([results]), left_s(results, path))
+
+
+def left_s(results: Results, path: Path) -> float | None:
+    """Seconds that the last run still takes at its pace so far, from its start to when the file last grew; None where
+    nothing is done yet or the file does not say how much was asked."""
+    run, last = results.runs[-1], [cut for cut in view.cuts([results]) if not cut.ended][-1:]
+    try:
+        spent = path.stat().st_mtime - datetime.fromisoformat(str(run.header.get("time"))).timestamp()
+    except (OSError, ValueError, OverflowError):
+        return None
+    done = len(run.trials) + run.lost
+    if not last or not last[0].asked or not done or spent <= 0:
+        return None
+    return spent / done * max(last[0].asked - last[0].done, 0)
 
 
 def running_of(path: Path, results: Counted) -> bool:
@@ -140,8 +156,8 @@ def index_row(name: str, results: Counted, running: bool) -> str:
     state = "; ".join(map(str, results.cuts)) or "whole"
     if running:
         state = progress(results)
-    if results.warnings:
-        state += f"; {results.warnings} unreadable line{'s' * (results.warnings > 1)}"
+    if results.left_out:
+        state += f"; {results.left_out}"
     cells = "".join(f"<td class=n>{number}</td>" for number in results.counts.values())
     return (f'<tr><th scope=row><a href="/page/{quote(name)}">{escape(line(name))}</a></th>{cells}'
             f"<td>{escape(line(state))}</td><td>{escape(line(results.time, 40))}</td></tr>")
@@ -150,9 +166,15 @@ def index_row(name: str, results: Counted, running: bool) -> str:
 def progress(results: Counted) -> str:
     """How far a run that goes on is."""
     last = results.cuts[-1] if results.cuts else None
-    if not last or not last.asked:
-        return f"goes on, {sum(results.counts.values())} trials so far"
-    return f"goes on, {last.done} of {last.asked} trials ({100 * last.done // last.asked} %)"
+    told = str(replace(last, running=True)) if last else "goes on"
+    return told if results.left_s is None else f"{told}, about {duration(results.left_s)} left at this pace"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, as coarse as an estimate is."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def index_page(title: str, rows: list[str], refresh: float | None) -> str:

@@ -1,5 +1,6 @@
 """Nothing recorded is lost: what stands where a file is to be written is put aside or refused."""
 
+import codecs
 import json
 import os
 import re
@@ -73,6 +74,7 @@ def same(one: str | Path, other: str | Path) -> bool:
 
 
 def _recorded(line: bytes) -> bool:
+    line = line.removeprefix(codecs.BOM_UTF8)
     if line.startswith(b'{"kind":"run",'):
         return True
     try:

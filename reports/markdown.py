@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from reports import metrics, view
+from reports.annotations import grouped
 from reports.metrics import Trial
 from reports.record import Results
-from reports.visible import first_line, line
+from reports.visible import line
 
 LIMIT = 1 << 20
 LEAST = 1 << 12
 RESERVED = 600
+WARNED = 20
 MARKUP = {ord(one): f"&#{ord(one)};" for one in "&<>|`*_~[]!#@\\$"}
 
 
@@ -39,6 +41,7 @@ def markdown(files: list[Results], limit: int = LIMIT) -> str:
     does not fit is left out by whole rows, and the last line counts it. Raises ValueError below 4096 bytes."""
     if limit < LEAST:
         raise ValueError(f"a summary takes at least {LEAST} bytes, the limit is {limit}")
+    files = view.named(files)
     trials = view.latest(files)
     text, left, lost = head(trials, files), limit, {}
     left -= len(text.encode()) + RESERVED
@@ -81,19 +84,19 @@ def head(trials: list[Trial], files: list[Results]) -> str:
     told = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
     judged = strict["PASS"] + strict["FAIL"]
     apart = f"; strict level, reported apart: {strict['PASS']} of {judged} hold" if judged else ""
-    return f"## ringcheck: {cell(view.headline(trials, view.cuts(files)))}\n\n{told}{apart}\n"
+    return f"## ringcheck: {cell(view.summed(files))}\n\n{told}{apart}\n"
 
 
 def sections(trials: list[Trial], files: list[Results]) -> Iterator[Section]:
     """All tables, what matters most first."""
     label = view.labels(trials)
     yield failures(trials, label)
-    strict = [(cell(label(t)), code(t["case"]["id"]), cell(worst["tensor"]), number(worst["ratio"]))
+    strict = [(cell(label(t)), code(t["case"]["id"]), cell(worst.get("tensor") or "?"), number(worst["ratio"]))
               for t, worst in view.strict_failures(trials)]
     yield Section("Strict rules not met", "strict rules not met",
                   ("implementation", "case", "tensor", "error/budget"), strict)
     cut = [(code(one.path), cell(one)) for one in view.cuts(files)]
-    warned = [("", cell(warning)) for results in files for warning in results.warnings]
+    warned = [("", cell(words)) for words in view.few_lines(view.left_out(files), WARNED)]
     yield Section("Not whole", "warnings", ("file", "what"), cut + warned)
     yield by_implementation(trials, label)
     yield timed(trials, label)
@@ -105,14 +108,16 @@ def sections(trials: list[Trial], files: list[Results]) -> Iterator[Section]:
 
 
 def failures(trials: list[Trial], label: Callable[[Trial], str]) -> Section:
-    def cells(trial: Trial) -> tuple[str, ...]:
-        found = trial.get("diagnosis") or {}
-        told = first_line(found.get("headline") or trial.get("reason") or "no reason given")
-        return (trial["verdict"], cell(label(trial)), code(trial["case"]["id"]), cell(told),
+    """Failures that are told alike as one row, with the details of the first; the table of all trials has each."""
+    def cells(name: str, verdict: str, told: str, alike: list[Trial]) -> tuple[str, ...]:
+        first, more = alike[0], len(alike) - 1
+        found = first.get("diagnosis") or {}
+        return (verdict, cell(name), code(first["case"]["id"]) + (f" and {more} more" if more else ""), cell(told),
                 cell(found.get("requirement") or ""), code(found.get("again")))
 
     heads = ("verdict", "implementation", "case", "what is wrong", "requirement", "again")
-    return Section("Failures", "failures", heads, [cells(trial) for trial in view.failures(trials)])
+    alike = grouped(trials, label)
+    return Section("Failures", "kinds of failure", heads, [cells(*key, found) for key, found in alike.items()])
 
 
 def by_implementation(trials: list[Trial], label: Callable[[Trial], str]) -> Section:
@@ -127,16 +132,16 @@ def timed(trials: list[Trial], label: Callable[[Trial], str]) -> Section:
     asked = ("beside", "bound_step_s", "silent_step_s")
     chosen = [one for one in trials
               if one["verdict"] == "PASS" and any((one.get("measurement") or {}).get(name) for name in asked)]
-    columns = [one for one in metrics.COLUMNS if any(one.of(trial) is not None for trial in chosen)]
+    columns = [one for one in metrics.COLUMNS if any(view.value(one.of, trial) is not None for trial in chosen)]
     heads = ("implementation", "case", *(f"{cell(one.title)} ({cell(one.unit)})" for one in columns))
-    rows = [(cell(label(one)), code(one["case"]["id"]), *(number(c.of(one), c.form) for c in columns))
+    rows = [(cell(label(one)), code(one["case"]["id"]), *(number(view.value(c.of, one), c.form) for c in columns))
             for one in chosen]
     return Section("Speed", "rows of speed", heads, rows)
 
 
 def every(trials: list[Trial], label: Callable[[Trial], str]) -> Section:
-    rows = [(one["verdict"], cell(label(one)), code(one["case"]["id"]), number(metrics.forward_ms(one)),
-             number(metrics.step_ms(one)), number(metrics.worst_ratio(one))) for one in trials]
+    rows = [(one["verdict"], cell(label(one)), code(one["case"]["id"]), number(view.value(metrics.forward_ms, one)),
+             number(view.value(metrics.step_ms, one)), number(view.value(metrics.worst_ratio, one))) for one in trials]
     heads = ("verdict", "implementation", "case", "forward (ms)", "fwd+bwd (ms)", "error/budget")
     return Section(f"All {len(trials)} trials", "trials", heads, rows, folded=True)
 

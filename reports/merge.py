@@ -1,6 +1,7 @@
 """`python -m reports.merge A.jsonl B.jsonl -o C.jsonl`: results files of several nodes as one, line for line."""
 
 import argparse
+import codecs
 import fcntl
 import json
 import sys
@@ -9,27 +10,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reports import fields, keep
-from reports.record import SCHEMA
+from reports import keep, reading, view, visible
 
 Block = tuple[bytes, ...]
 
 
 @dataclass
 class Shard:
-    """A results file in lines as they are: runs as blocks (header, trials, end), trials whose header is lost apart, and
-    what is wrong with it, each with its place."""
+    """A results file in lines as they are: runs as blocks (header, trials, end), trials whose header is lost apart;
+    what is `wrong` with it and left out, and `odd` records whose lines are carried along, each with its place."""
 
     path: str
     runs: list[Block] = field(default_factory=list)
     loose: list[bytes] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    odd: list[str] = field(default_factory=list)
 
 
 def shard(path: str | Path) -> Shard:
     """The lines of a results file. Raises ValueError when it cannot be read."""
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        lines = Path(path).read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
         raise ValueError(f"results file {path} cannot be read: {error.strerror or error}") from error
     found, blocks = Shard(str(path)), []
@@ -41,6 +42,7 @@ def shard(path: str | Path) -> Shard:
         except ValueError as error:
             found.wrong.append(f"{path}:{number}: {error}")
             continue
+        found.odd += [f"{path}:{number}: {words}" for words in reading.mended(json.loads(line))]
         if kind == "run":
             blocks.append([line])
         else:
@@ -52,29 +54,26 @@ def shard(path: str | Path) -> Shard:
 
 
 def kind_of(line: bytes) -> str:
-    """Kind of a whole line. Raises ValueError with what is wrong with it."""
+    """Kind of a whole line. Raises ValueError with what is wrong with it; a record with a damaged field is carried
+    along as it is, and told by whoever shows it."""
     try:
         record = json.loads(line.decode())
     except (ValueError, RecursionError):
         raise ValueError("not JSON, or cut") from None
-    kind = record.get("kind") if isinstance(record, dict) else None
-    if kind not in keep.KINDS:
-        raise ValueError(f"not a ringcheck record: kind is {kind!r}, known are {', '.join(keep.KINDS)}")
-    if record.get("schema") != SCHEMA:
-        raise ValueError(f"schema {record.get('schema')!r} is unknown, this version reads {SCHEMA}")
-    fields.check(kind, record)
-    return kind
+    reading.mended(record)
+    return record["kind"]
 
 
 def merged(shards: Iterable[Shard]) -> list[Block]:
     """All runs of these files once, by their time, whatever the order of files is.
 
     A run that another file has further (the same header, and trials that go on from the same) is there once, as the
-    longer one. Trials whose header is lost come first, so that no other run takes them for its own.
+    longer one. Trials whose header is lost, and which no run has, come first, so that no other run takes them for its
+    own.
     """
     shards = list(shards)
     runs = {run for one in shards for run in one.runs}
-    loose = {line for one in shards for line in one.loose}
+    loose = {line for one in shards for line in one.loose}.difference(*runs)
     whole = [run for run in runs if not any(begins(run, other) for other in runs)]
     first = [tuple(sorted(loose, key=lambda line: (kind_of(line) == "end", line)))] if loose else []
     return first + sorted(whole, key=lambda run: (str(json.loads(run[0]).get("time") or ""), run))
@@ -86,7 +85,8 @@ def begins(run: Block, other: Block) -> bool:
 
 
 def merge(paths: Iterable[str | Path], target: str | Path, damaged: bool = False) -> tuple[list[Block], list[str]]:
-    """Writes the runs of results files to `target`. Returns them, and what is left out of damaged files.
+    """Writes the runs of results files to `target`. Returns them, and in words what is left out of damaged files and
+    which damaged fields are carried along as they are.
 
     Raises ValueError for damaged input unless `damaged` lets its readable lines be taken, for a target that holds
     anything which these files do not, for one that a run still writes, and where it cannot be written.
@@ -96,15 +96,16 @@ def merge(paths: Iterable[str | Path], target: str | Path, damaged: bool = False
         if keep.same(path, target):
             raise ValueError(f"merge {target} would overwrite {path}, from which it is made")
     shards = [shard(path) for path in paths]
-    wrong = [words for one in shards for words in one.wrong]
+    wrong = [words for one in shards for words in (*one.wrong, *one.odd)]
     if wrong and not damaged:
-        more = f" and {len(wrong) - 1} more lines" if len(wrong) > 1 else ""
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise ValueError(f"{wrong[0]}{more}; --damaged takes what can be read")
     runs = merged(shards)
     if not runs:
         raise ValueError("nothing to merge: no file holds a record")
     put(target, runs)
-    return runs, wrong
+    odd = {words for one in shards for words in one.odd}
+    return runs, [f"{'kept as it is' if words in odd else 'left out'}: {words}" for words in wrong]
 
 
 def put(target: Path, runs: list[Block]) -> None:
@@ -156,7 +157,8 @@ def told(runs: list[Block], files: int, target: str) -> Iterator[str]:
     loose = [line for run in runs if run not in headed for line in run]
     trials = sum(map(len, headed)) - len(headed) - sum(run in headed for run in ended)
     trials += sum(kind_of(line) == "trial" for line in loose)
-    yield f"# {trials} trials, {len(headed)} runs of {files} files: {target}"
+    counts = f"{view.some(trials, 'trial')}, {view.some(len(headed), 'run')} of {view.some(files, 'file')}"
+    yield f"# {counts}: {visible.line(target)}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -167,15 +169,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("results", nargs="+", metavar="FILE.jsonl")
     parser.add_argument("-o", "--output", required=True, metavar="FILE.jsonl")
     parser.add_argument("--damaged", action="store_true",
-                        help="takes the readable lines of damaged files, and names those that are left out")
+                        help="takes the lines of damaged files that say which trial they are of, and names what is "
+                             "left out")
     options = parser.parse_args(arguments)
     try:
         runs, wrong = merge(options.results, options.output, options.damaged)
     except ValueError as error:
-        print(f"ringcheck merge: {error}", file=sys.stderr)
+        print(f"ringcheck merge: {visible.line(error)}", file=sys.stderr)
         return 2
     for words in wrong:
-        print(f"ringcheck merge: left out: {words}", file=sys.stderr)
+        print(f"ringcheck merge: {visible.line(words)}", file=sys.stderr)
     print("\n".join(told(runs, len(options.results), options.output)))
     return 0
 

@@ -1,19 +1,19 @@
-"""Results files: JSON lines written one flushed line at a time, read back even when the run was cut."""
+"""Results files: JSON lines written one flushed line at a time. `reports.reading` reads them back."""
 
 import fcntl
 import json
 import os
-from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from reports import fields, keep
-from reports.keep import KINDS
-from reports.non_finite import plain, restored
-
-SCHEMA = 1
-NO_END = "no end line: the last run was cut"
+from reports import keep
+from reports.non_finite import plain
+from reports.reading import SCHEMA
+from reports.reading import Damage as Damage
+from reports.reading import Results as Results
+from reports.reading import Run as Run
+from reports.reading import read as read
+from reports.reading import read_all as read_all
 
 
 class Unwritable(ValueError):
@@ -115,91 +115,3 @@ class Writer:
 
     def _unwritable(self, error: OSError) -> Unwritable:
         return Unwritable(f"results file {self.path} cannot be written: {error.strerror or error}")
-
-
-@dataclass
-class Run:
-    """A header with the trials that follow it; `end` is None when the run was cut."""
-
-    header: dict[str, Any]
-    trials: list[dict[str, Any]] = field(default_factory=list)
-    end: dict[str, Any] | None = None
-
-
-@dataclass
-class Results:
-    """A results file: its runs in order (more than one after `--resume`) and what could not be read. `running` is set
-    by who knows that a run still writes it."""
-
-    path: str
-    runs: list[Run] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    running: bool = False
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """Header of the last run; empty when its line was lost."""
-        return self.runs[-1].header if self.runs else {}
-
-    @property
-    def trials(self) -> list[dict[str, Any]]:
-        return [trial for run in self.runs for trial in run.trials]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Trials by verdict."""
-        return dict(Counter(trial["verdict"] for trial in self.trials))
-
-
-def read(path: str | Path) -> Results:
-    """Everything readable in a results file; unreadable lines become `warnings`.
-
-    Raises ValueError, file and line named, for a file that cannot be opened, that holds no record at all, or
-    that was written under another schema.
-    """
-    try:
-        lines = Path(path).read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
-        raise ValueError(f"results file {path} cannot be read: {error.strerror or error}") from error
-    results = Results(str(path))
-    last = max((number for number, line in enumerate(lines, 1) if line.strip()), default=0)
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            _take(results, number, line, cut=number == last and number == len(lines))
-    if not results.runs:
-        raise ValueError(f"{path}: holds no record of a run or trial: name another file, or remove it")
-    if results.runs[-1].end is None:
-        results.warnings.append(f"{path}: {NO_END}")
-    return results
-
-
-def _take(results: Results, number: int, line: str, cut: bool) -> None:
-    place = f"{results.path}:{number}"
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        results.warnings.append(f"{place}: " + ("truncated last line left out" if cut else "not JSON, line left out"))
-        return
-    kind = record.get("kind") if isinstance(record, dict) else None
-    if kind not in KINDS:
-        raise ValueError(f"{place}: not a ringcheck record: kind is {kind!r}, known are {', '.join(KINDS)}")
-    if record.get("schema") != SCHEMA:
-        raise ValueError(f"{place}: schema {record.get('schema')!r} is unknown, this version reads {SCHEMA}")
-    try:
-        fields.check(kind, record)
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
-    if kind == "run" or not results.runs:
-        results.runs.append(Run(record if kind == "run" else {}))
-    if kind == "trial":
-        _restore(record)
-        results.runs[-1].trials.append(record)
-    if kind == "end":
-        results.runs[-1].end = record
-
-
-def _restore(trial: dict[str, Any]) -> None:
-    """Non-finite numbers of the deviations as numbers."""
-    for deviation in trial.get("deviations") or []:
-        for name in ("ratio", "error", "allowance", "expected", "actual"):
-            deviation[name] = restored(deviation.get(name))

@@ -100,7 +100,7 @@ def table(trials: Sequence[Trial], label: Callable[[Trial], str], several: bool,
         name = ids[id(trial)]
         rows.append(Row(
             anchor=name,
-            why=f"why:{name}" if id(trial) in explained else None,
+            why=f"why~{name}" if id(trial) in explained else None,
             case=view.clip(trial["case"]["id"], LONGEST),
             group=fact["group"],
             verdict=fact["verdict"],

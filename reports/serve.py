@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from reports.folder import POLICY, Folder
+from reports.folder import POLICY, REFRESH_S, Folder
 from reports.visible import line
 
 HOST, PORT = "127.0.0.1", 8765
@@ -37,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
         except KeyError:
             self.answer(HTTPStatus.NOT_FOUND, "no such results file\n")
         except ValueError as error:
-            self.answer(HTTPStatus.UNPROCESSABLE_ENTITY, f"{line(error)}\n")
+            self.answer(HTTPStatus.UNPROCESSABLE_ENTITY, f"{line(error)}\n", again=True)
 
     do_HEAD = do_GET
 
@@ -46,8 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         port = self.server.server_address[1]
         return f"{HOST}:{port}", f"localhost:{port}"
 
-    def answer(self, status: HTTPStatus, text: str, policy: str = "") -> None:
-        """A page where there is a `policy`, else plain text."""
+    def answer(self, status: HTTPStatus, text: str, policy: str = "", again: bool = False) -> None:
+        """A page where there is a `policy`, else plain text; with `again` the browser asks once more in a while."""
         data = text.encode("utf-8", "backslashreplace")
         self.send_response(status)
         self.send_header("Content-Type", f"text/{'html' if policy else 'plain'}; charset=utf-8")
@@ -55,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in (("Content-Security-Policy", policy or "default-src 'none'"), ("Cache-Control", "no-store"),
                             ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer")):
             self.send_header(name, value)
+        if again:
+            self.send_header("Refresh", f"{REFRESH_S:.0f}")
         self.end_headers()
         if self.command != "HEAD":
             try:

@@ -1,9 +1,11 @@
 """What a page or a summary shows: trials of several files put in order and counted. Plain values, no markup."""
 
+import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any
 
 from reports import metrics
@@ -11,18 +13,35 @@ from reports.metrics import Trial
 from reports.record import Results, Run
 
 VERDICTS = ("PASS", "FAIL", "ERROR", "SKIP")
+WORST = ("FAIL", "ERROR", "PASS", "SKIP")
 ALL_WORLDS_UP_TO = 48
+LONGEST = 300
 
 
 def latest(files: Iterable[Results]) -> list[Trial]:
-    """Every trial once, in the order of their runs: a repeated one counts as its last run, in whatever file."""
-    runs = sorted((run for results in files for run in results.runs), key=lambda run: run.header.get("time") or "")
-    found: dict[tuple, Trial] = {}
-    for trial in (trial for run in runs for trial in run.trials):
+    """Every trial once, in the order of their runs: a repeated one counts as its last run, in whatever file. Where two
+    runs began in the same second and neither goes on with the other, the worse verdict counts: which was the last
+    nobody knows, and no failure hides behind it."""
+    runs = sorted((run for results in files for run in results.runs), key=time_of)
+    found: dict[tuple, tuple[Trial, Run]] = {}
+    for trial, run in ((trial, one) for one in runs for trial in one.trials):
         case, implementation = trial["case"], trial["implementation"]
         asked = (case["id"], case.get("digest"), str(case.get("seed")))
-        found[*asked, *(implementation.get(name) for name in ("spec", "name", "device"))] = trial
-    return list(found.values())
+        key = (*asked, *(implementation.get(name) for name in ("spec", "name", "device")))
+        earlier = found.get(key)
+        if not earlier or replaces(trial, run, *earlier):
+            found[key] = trial, run
+    return [trial for trial, _ in found.values()]
+
+
+def time_of(run: Run) -> str:
+    return run.header.get("time") or ""
+
+
+def replaces(trial: Trial, run: Run, earlier: Trial, of: Run) -> bool:
+    """Whether a record counts in the place of one that stands before it."""
+    known = run is of or time_of(run) > time_of(of) or goes_on(of, run)
+    return known or WORST.index(trial["verdict"]) <= WORST.index(earlier["verdict"])
 
 
 @dataclass(frozen=True)
@@ -36,8 +55,15 @@ class Cut:
     running: bool = False
 
     def __str__(self) -> str:
-        what = "goes on" if self.running else "ended early" if self.ended else "cut"
-        return f"{what}: {self.done} of {self.asked} trials" if self.asked else f"{what} after {self.done} trials"
+        if self.asked:
+            share = f" ({100 * self.done // self.asked} %)" if self.running else ""
+            return f"{self.state}: {self.done} of {some(self.asked, 'trial')}{share}"
+        return f"{self.state}, {some(self.done, 'trial')} so far" if self.running else \
+            f"{self.state} after {some(self.done, 'trial')}"
+
+    @property
+    def state(self) -> str:
+        return "goes on" if self.running else "ended early" if self.ended else "cut"
 
 
 def cuts(files: Iterable[Results]) -> list[Cut]:
@@ -46,17 +72,18 @@ def cuts(files: Iterable[Results]) -> list[Cut]:
     found = []
     for results in files:
         for number, run in enumerate(results.runs):
-            cut = cut_of(results.path, run)
+            cut = cut_of(results.path, run, results.running and run is results.runs[-1])
             if cut and not any(goes_on(run, later) for later in results.runs[number + 1:]):
-                found.append(replace(cut, running=results.running and run is results.runs[-1]))
+                found.append(cut)
     return found
 
 
-def cut_of(path: str, run: Run) -> Cut | None:
+def cut_of(path: str, run: Run, running: bool = False) -> Cut | None:
     settings = run.header.get("settings") or {}
     asked, kept = (value if isinstance(value := settings.get(name), int) else None for name in ("asked", "kept"))
-    done = len(run.trials) + (kept or 0)
-    return Cut(path, done, asked, run.end is not None) if run.end is None or asked and done < asked else None
+    done = len(run.trials) + run.lost + (kept or 0)
+    whole = run.end is not None and not (asked and done < asked)
+    return None if whole else Cut(path, done, asked, run.end is not None, running)
 
 
 def goes_on(run: Run, later: Run) -> bool:
@@ -97,8 +124,32 @@ def strict_counts(trials: Iterable[Trial]) -> dict[str, int]:
     return {verdict: found[verdict] for verdict in ("PASS", "FAIL")}
 
 
-def headline(trials: list[Trial], cut: Sequence[Cut] = ()) -> str:
-    """The run in one line; what is missing of it comes first."""
+def some(number: int, thing: str) -> str:
+    """A number of things in words: `1 trial`, `2 trials`."""
+    return f"{number:d} {thing}{'' if number == 1 else 's'}"
+
+
+def unread(files: Iterable[Results]) -> str:
+    """How much of these files could not be read: `2 lines and 1 field could not be read`; empty where all was."""
+    damage = [one for results in files for one in results.damage]
+    kinds = ((sum(one.whole and one.line > 0 for one in damage), "line"), (sum(not one.line for one in damage), "file"),
+             (sum(not one.whole for one in damage), "field"))
+    told = [some(number, thing) for number, thing in kinds if number]
+    return f"{' and '.join(told)} could not be read" if told else ""
+
+
+def left_out(files: Iterable[Results]) -> list[str]:
+    """What could not be read, one line each: file, line, field, why."""
+    return [words for results in files for words in results.left_out]
+
+
+def few_lines(lines: Sequence[str], count: int) -> list[str]:
+    """At most so many lines; where some are left out the last one counts them."""
+    return list(lines) if len(lines) <= count else [*lines[: count - 1], f"and {len(lines) - count + 1} more"]
+
+
+def headline(trials: list[Trial], cut: Sequence[Cut] = (), unread: str = "") -> str:
+    """The run in one line; what is missing of it comes first. `unread` is what could not be read, in words."""
     found = counts(trials)
     judged = len(trials) - found["SKIP"]
     wrong = [
@@ -106,12 +157,59 @@ def headline(trials: list[Trial], cut: Sequence[Cut] = ()) -> str:
         for verdict, word in (("FAIL", "failed"), ("ERROR", "ended in error"))
         if found[verdict]
     ]
-    told = f"{' and '.join(wrong)} of {judged} trials" if wrong else f"All {judged} trials passed"
+    passed = f"All {judged} trials passed" if judged > 1 else "1 trial passed"
+    told = f"{' and '.join(wrong)} of {some(judged, 'trial')}" if wrong else passed
     told = told if judged else "Nothing ran"
-    if not cut:
-        return told
-    missing = str(cut[0]) + (f" and {len(cut) - 1} more files that are not whole" if len(cut) > 1 else "")
-    return f"{missing[0].upper()}{missing[1:]}; {told[0].lower()}{told[1:]}"
+    missing = [str(cut[0]) + (f" and {some(len(cut) - 1, 'more cut run')}" if len(cut) > 1 else "")] if cut else []
+    line = "; ".join([*missing, *([unread] if unread else []), told[0].lower() + told[1:]])
+    return f"{line[0].upper()}{line[1:]}"
+
+
+def summed(files: Sequence[Results]) -> str:
+    """The headline of these files."""
+    return headline(latest(files), cuts(files), unread(files))
+
+
+def named(files: Iterable[Results]) -> list[Results]:
+    """The same files under the names that tell them apart, in the order of these: the file's own name, with as many of
+    its folders as it takes where several share it. What is made of records says nothing of where they lie."""
+    files = list(files)
+    found = [replace(results, path=name) for results, name in zip(files, names(files), strict=True)]
+    return sorted(found, key=lambda one: one.path)
+
+
+def shortened(files: Iterable[Results]) -> list[Results]:
+    """The same results with every text that says what a trial is at most LONGEST characters long, told apart by a
+    digest where it is cut: a page names a trial many times."""
+    return [replace(results, runs=[replace(run, trials=[_short_trial(trial) for trial in run.trials])
+                                   for run in results.runs]) for results in files]
+
+
+def _short_trial(trial: Trial) -> Trial:
+    parts = {name: {key: _short(value) for key, value in trial[name].items()} for name in ("case", "implementation")}
+    return trial if all(parts[name] == trial[name] for name in parts) else {**trial, **parts}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_short(item) for item in value[:LONGEST]]
+    if isinstance(value, (dict, str)) and len(text := str(value)) > LONGEST:
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        return f"{text[:LONGEST]}… ({len(text) - LONGEST} more characters, {digest})"
+    return value
+
+
+def names(files: Sequence[Results]) -> list[str]:
+    """What tells these files apart, as short as can be; a file that is given twice has one name."""
+    lengths = {PurePath(results.path): 1 for results in files}
+    while True:
+        told = {path: PurePath(*path.parts[-length:]).as_posix() for path, length in lengths.items()}
+        shared = Counter(told.values())
+        longer = {path: length + (shared[told[path]] > 1 and length < len(path.parts))
+                  for path, length in lengths.items()}
+        if longer == lengths:
+            return [told[PurePath(results.path)] for results in files]
+        lengths = longer
 
 
 def failures(trials: Iterable[Trial]) -> list[Trial]:

@@ -1,5 +1,5 @@
-"""The console script: `ringcheck --cases packed` runs; `build`, `summary`, `export`, `merge` and `watch` go on from
-results files, `bundle` packs a failure, `score` says what a set of cases catches."""
+"""The console script: `ringcheck --cases packed` runs; `build`, `summary`, `compare`, `bless`, `export`, `merge` and
+`watch` go on from results files, `bundle` packs a failure, `score` says what a set of cases catches."""
 
 import os
 import signal
@@ -53,6 +53,11 @@ def answer(words: list[str]) -> int:
     except SystemExit as end:
         flush()
         return end.code or 0
+    except BrokenPipeError:
+        raise
+    except OSError:
+        flush()  # raises where it was stdout that took no more
+        raise
 
 
 def flush(text: str = "") -> None:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
-from reports import metrics
+from reports import metrics, view
 from reports.compare import environment
 from reports.compare.sides import Taken, Trial
 from reports.compare.states import OPPOSITE, Row
 
 WRONG = ("FAIL", "ERROR")
+TRUTHS = ("relations", "probes", "dense")
+"""What an answer may be held to, what sees least first."""
+A_RANK = ("bytes_sent", "messages", "peak_bytes", "extra_bytes", "area_by_rank")
 
 
 @dataclass(frozen=True)
@@ -80,20 +83,37 @@ def verdicts(old: Taken, new: Taken) -> Iterator[Row]:
     if state := _became(before, after):
         truths = {old.trial.get("truth"), new.trial.get("truth")}
         note = "" if len(truths) == 1 else f"truth {old.trial.get('truth')} -> {new.trial.get('truth')}; "
-        worse = state not in ("fixed", "answers")
+        worse = state not in ("fixed", "answers", "withdrawn")
         yield Row(state, *new.name, "verdict", before, after, note=note + reason(new.trial if worse else old.trial))
     if before == after == "PASS":
         strict = metrics.strict_verdict(old.trial), metrics.strict_verdict(new.trial)
         if set(strict) == {"PASS", "FAIL"}:
             yield Row("strict lost" if strict[1] == "FAIL" else "strict won", *new.name, "strict level", *strict)
+        yield from _held(old, new)
+
+
+def _held(old: Taken, new: Taken) -> Iterator[Row]:
+    """What a pass was held to: fewer tensors, no strict rule any more, or a truth that sees less."""
+    tensors = [sum(one.get("ratio") is not None for one in side.trial.get("deviations") or []) for side in (old, new)]
+    truths = [TRUTHS.index(found) if (found := side.trial.get("truth")) in TRUTHS else None for side in (old, new)]
+    strict = [metrics.strict_verdict(side.trial) for side in (old, new)]
+    told = {"compared tensors": tensors if 0 in tensors else [0, 0],
+            "strict level": [int(one is not None) for one in strict],
+            "truth": truths if None not in truths else [0, 0]}
+    for metric, (before, after) in told.items():
+        if before != after:
+            shown = {"truth": [TRUTHS[one or 0] for one in truths], "strict level": [one or "-" for one in strict]}
+            yield Row("checks less" if after < before else "checks more", *new.name, metric,
+                      *shown.get(metric, (before, after)))
 
 
 def alone(old: Taken | None, new: Taken | None) -> Row:
-    """A trial that only one side has."""
+    """A trial that only one side has. A refusal that is gone takes nothing away."""
     one = new or old
-    state, note = ("new" if new else "missing"), ""
-    if new and new.trial["verdict"] in WRONG:
-        note = reason(new.trial)
+    wrong = new is not None and new.trial["verdict"] in WRONG
+    state = "new failure" if wrong else "new" if new else "missing"
+    state = "lone skip" if one.trial["verdict"] == "SKIP" else state
+    note = reason(new.trial) if wrong else ""
     return Row(state, *one.name, "trial", old and old.trial["verdict"], new and new.trial["verdict"], note=note)
 
 
@@ -104,8 +124,8 @@ def obstacles(old: Taken, new: Taken) -> Iterator[Row]:
         yield Row("incomparable", *new.name, "digest", before or "-", after or "-", note="the case is another one")
         return
     parts = environment.changed(old.key, new.key)
-    if old.kind != new.kind:
-        parts.append(("device", str(old.kind[0]), str(new.kind[0])))
+    parts += [(name, str(one), str(other)) for name, one, other in zip(("device", "seed"), old.kind, new.kind)
+              if one != other and all(name != part[0] for part in parts)]
     if parts:
         told = [", ".join(f"{part[0]} {part[side]}" for part in parts) for side in (1, 2)]
         yield Row("incomparable", *new.name, "environment", *told, note="times: another environment")
@@ -116,17 +136,21 @@ def counts(old: Taken, new: Taken, slack: float = 0.0) -> Iterator[Row]:
     if not old.trial["verdict"] == new.trial["verdict"] == "PASS":
         return
     parts = {part[0] for part in environment.changed(old.key, new.key)}
-    if parts & {*environment.OF_COUNTS, "environment"} or old.kind != new.kind:
+    if parts & {*environment.OF_COUNTS, "environment"} or old.kind[0] != new.kind[0]:
         return
     measured = old.trial.get("measurement") and new.trial.get("measurement")
     source = next((name for name in ("measurement", "traffic") if _both(old, new, name)), "measurement")
     told: set[str] = set()
     for one in COUNTS:
         if (one.portable or not parts and measured and _together(one, old, new)) and (
-                row := _count(one, one.of(old.trial, source), one.of(new.trial, source), new, slack)):
+                row := _count(one, *(_value(one, side, source) for side in (old, new)), new, slack)):
             if one.of is not most_sent or row.state not in told:
                 yield row
             told.add(row.state)
+
+
+def _value(one: Count, side: Taken, source: str) -> float | None:
+    return view.value(lambda trial: one.of(trial, source), side.trial)
 
 
 def _count(one: Count, before: float | None, after: float | None, new: Taken, slack: float) -> Row | None:
@@ -158,6 +182,8 @@ def remarks(old: Taken, new: Taken) -> str:
 
 def _became(before: str, after: str) -> str | None:
     wrong = before in WRONG, after in WRONG
+    if any(wrong) and "SKIP" in (before, after):
+        return "withdrawn" if wrong[0] else "answers wrong"
     if wrong[0] != wrong[1]:
         return "broke" if wrong[1] else "fixed"
     if all(wrong):
@@ -183,16 +209,16 @@ def _together(one: Count, old: Taken, new: Taken) -> bool:
 
 
 def sound(trial: Trial, source: str, name: str) -> list[float]:
-    """The finite numbers of a list of the record, as floats."""
+    """The numbers of a list of the record, as floats; none where any of them is no finite number, or where a list with
+    a number a rank is not for every rank: what is left of a damaged list would be told as less than there is."""
     part: Any = trial.get(source)
     values = part.get(name) if isinstance(part, dict) else None
-    found = []
-    for value in values if isinstance(values, list) else []:
-        try:
-            found.append(float(value))
-        except (OverflowError, TypeError, ValueError):
-            continue
-    return [x for x in found if math.isfinite(x)]
+    try:
+        found = [float(value) for value in values if not isinstance(value, str)] if isinstance(values, list) else []
+    except (OverflowError, TypeError, ValueError):
+        return []
+    whole = len(found) == len(values or ()) and all(map(math.isfinite, found))
+    return found if whole and (name not in A_RANK or len(found) == trial["case"]["world"]) else []
 
 
 def _summed(trial: Trial, source: str, name: str) -> float | None:

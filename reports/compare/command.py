@@ -2,22 +2,26 @@
 
 import argparse
 import math
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from reports import build, keep, visible
+from reports import build, keep, view, visible
 from reports.compare import baselines, comparison, told
 from reports.compare.comparison import Comparison, Rule
-from reports.compare.states import ABSENT, REGRESSIONS
+from reports.compare.states import ABSENT, MEANING, OTHERS, REGRESSIONS, UNDECIDED
 from reports.record import Results
 
+ALLOWED = (*REGRESSIONS[1:], *UNDECIDED)
 JSON = b'{\n "kind": "comparison"'
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 0: nothing regressed, 1: something did, 2 with one line on stderr: bad usage, an unreadable file, or
-    nothing to compare."""
+    """Exit code 0: nothing regressed, 1: something did, 2 with one line on stderr: bad usage, an unreadable file,
+    nothing to compare; or, after all is told, that something of either side had to be left out or that most of it
+    could not be compared."""
     options = parsed(arguments)
     try:
         old, new = _sides(options)
@@ -28,14 +32,19 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ringcheck compare: {visible.line(error)}", file=sys.stderr)
         return 2
     print(told.text(found, options.all))
-    return 1 if found.regressed else 0
+    if found.code == 2:
+        why = "; ".join(filter(None, [found.damaged, *found.doubts]))
+        print(f"ringcheck compare: not to be relied on: {visible.line(why)}", file=sys.stderr)
+    return found.code
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     """Options of the command line."""
     parser = argparse.ArgumentParser(
         prog="ringcheck compare", description="What changed between two results: what broke, what is slower or faster "
-        "beyond doubt, what sends more. Exit code 1 when something regressed.",
+        "beyond doubt, what sends more. Exit code 1 when something regressed, 2 when the comparison is not to be "
+        "relied on: damaged input, or most of it incomparable.",
+        formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_states(),
         usage="ringcheck compare OLD NEW | --old FILE... --new FILE... | --baseline NEW...")
     add = parser.add_argument
     add("paths", nargs="*", metavar="OLD NEW", help="results files, or folders of them; the latest record counts")
@@ -47,8 +56,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     add("--confidence", type=float, default=0.95, metavar="SHARE",
         help="1 less the share of false alarms among the times told slower or faster")
     add("--memory-threshold", type=_share, default=0.0, metavar="SHARE", help="by how much memory may grow")
-    add("--allow", action="append", default=[], choices=REGRESSIONS[1:], metavar="STATE",
-        help=f"tell it, but exit 0: {', '.join(REGRESSIONS[1:])}")
+    add("--allow", action="append", default=[], choices=ALLOWED, metavar="STATE",
+        help=f"tell it, but exit 0: {', '.join(ALLOWED)}")
     add("--allow-missing", action="store_true", help=f"the same as --allow {' --allow '.join(ABSENT)}")
     add("--all", action="store_true", help="also rows that say that nothing changed")
     add("--json", metavar="FILE", help="every row as JSON")
@@ -57,6 +66,14 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     _check(options, parser.error)
     return options
+
+
+def _states() -> str:
+    """Every state in words: what ends in exit code 1 first."""
+    def lines(names: Sequence[str]) -> str:
+        return "\n".join(f"  {name:<15}{MEANING[name]}" for name in names)
+
+    return f"exit code 1:\n{lines(REGRESSIONS)}\ntold only:\n{lines(OTHERS)}"
 
 
 def _check(options: argparse.Namespace, fail: Callable[[str], None]) -> None:
@@ -97,7 +114,11 @@ def _rule(options: argparse.Namespace) -> Rule:
 
 
 def _check_targets(options: argparse.Namespace, inputs: list[str]) -> None:
-    """Raises ValueError for a place where something else lies than an earlier comparison."""
+    """Raises ValueError for a place where something else lies than an earlier comparison, or that is named twice."""
+    wanted = list(filter(None, (options.json, options.markdown, options.report)))
+    for number, one in enumerate(wanted):
+        if any(keep.same(one, other) for other in wanted[:number]):
+            raise ValueError(f"{one} is named for two outputs")
     for target, begins in ((options.json, JSON), (options.markdown, told.MARK.encode())):
         if not target:
             continue
@@ -115,19 +136,37 @@ def _check_targets(options: argparse.Namespace, inputs: list[str]) -> None:
 
 
 def _write(options: argparse.Namespace, found: Comparison) -> None:
+    """What is written says of a file its name and not where it lies: equal records give equal bytes."""
     makers = ((options.json, told.as_json), (options.markdown, told.markdown), (options.report, _page))
+    files = [*found.old, *found.new]
+    shown = [replace(one, path=name) for one, name in zip(files, view.names(files), strict=True)]
+    named = replace(found, old=shown[:len(found.old)], new=shown[len(found.old):])
     for target, make in makers:
         if target:
             try:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
-                keep.write_whole(Path(target), make(found))
+                keep.write_whole(Path(target), make(named))
             except OSError as error:
                 raise ValueError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 def _page(found: Comparison) -> str:
-    told_first = [*told.preface(found), *told.warnings(found)]
-    return build.page(found.new, regressions=comparison.shown(found), against=told_first)
+    told_first = [found.total, *told.preface(found), *view.few_lines(told.warnings(found), told.WARNED)]
+    sides = [part for name, files in (("--old", found.old), ("--new", found.new))
+             for part in (name, *(one.path for one in files))]
+    words = ["ringcheck", "compare", *sides, *_rule_words(found.rule), "--report", "report.html"]
+    command = f"again: {shlex.join(words)}"
+    return build.page(found.new, regressions=comparison.shown(found), against=[*told_first, command],
+                      allowed=found.rule.allowed)
+
+
+def _rule_words(rule: Rule) -> list[str]:
+    """The options of a rule, as far as they are none of the defaults."""
+    plain, words = Rule(), []
+    for flag, name in (("--threshold", "threshold"), ("--confidence", "confidence"), ("--memory-threshold", "memory")):
+        if getattr(rule, name) != getattr(plain, name):
+            words += [flag, f"{getattr(rule, name):g}"]
+    return words + [word for state in sorted(rule.allowed) for word in ("--allow", state)]
 
 
 if __name__ == "__main__":

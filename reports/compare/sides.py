@@ -8,7 +8,7 @@ from typing import Any
 
 from reports import view
 from reports.compare import environment
-from reports.record import Results, read
+from reports.record import Results, read_all
 
 Trial = dict[str, Any]
 
@@ -40,14 +40,15 @@ Pair = tuple[Taken | None, Taken | None]
 
 
 def files(paths: Iterable[str | Path]) -> list[Results]:
-    """Results of these files, and of all *.jsonl right in these folders. Raises ValueError, the path named."""
+    """Results of these files, and of all *.jsonl right in these folders. Raises ValueError, the path named, for what
+    cannot be opened, and where no file holds a record."""
     found: list[Path] = []
     for path in map(Path, paths):
         inside = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
         if not inside:
             raise ValueError(f"folder {path} holds no results file (*.jsonl)")
         found += inside
-    return [read(path) for path in found]
+    return read_all(found)
 
 
 def taken(results: Sequence[Results]) -> list[Taken]:

@@ -1,19 +1,38 @@
 """What may have become of a trial, worst first, and the row that says so."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-REGRESSIONS = ("broke", "strict lost", "refuses", "missing", "slower", "more bytes", "more messages", "more imbalance",
-               "more memory")
+REGRESSIONS = ("broke", "answers wrong", "new failure", "strict lost", "checks less", "refuses", "missing", "slower",
+               "more bytes", "more messages", "more imbalance", "more memory")
 """States that end a comparison with exit code 1, worst first."""
-OTHERS = ("still wrong", "incomparable", "new", "fixed", "strict won", "answers", "faster", "fewer bytes",
-          "fewer messages", "less imbalance", "less memory", "insignificant", "same")
+OTHERS = ("still wrong", "incomparable", "withdrawn", "new", "lone skip", "fixed", "strict won", "checks more",
+          "answers", "faster", "fewer bytes", "fewer messages", "less imbalance", "less memory", "unjudged",
+          "insignificant", "same")
 STATES = REGRESSIONS + OTHERS
 ABSENT = ("missing", "refuses")
-QUIET = ("insignificant", "same")
-OPPOSITE = {"broke": "fixed", "strict lost": "strict won", "refuses": "answers", "missing": "new", "slower": "faster",
+QUIET = ("unjudged", "insignificant", "same")
+UNDECIDED = ("incomparable", "unjudged")
+"""States of which so many make a comparison say nothing."""
+MEANING = {
+    "broke": "passed and is wrong now", "answers wrong": "was refused and is wrong now",
+    "new failure": "only NEW has it, and it is wrong", "strict lost": "the strict level held and no longer does",
+    "checks less": "passes, held to less than before", "refuses": "passed and is refused now",
+    "missing": "only OLD has it, or has this number of it", "slower": "a time is longer beyond the threshold and noise",
+    "more bytes": "sends more", "more messages": "sends more often", "more imbalance": "divides work less evenly",
+    "more memory": "holds more", "still wrong": "wrong on both sides",
+    "incomparable": "the case or the environment is another one", "withdrawn": "was wrong and is refused now",
+    "new": "only NEW has it, or has this number of it", "lone skip": "a refusal that one side has alone",
+    "fixed": "was wrong and passes now", "strict won": "the strict level holds now", "checks more": "held to more",
+    "answers": "was refused and passes now", "faster": "a time is shorter beyond the threshold and noise",
+    "fewer bytes": "sends less", "fewer messages": "sends less often", "less imbalance": "divides work more evenly",
+    "less memory": "holds less", "unjudged": "too few samples to tell a time", "insignificant": "within noise",
+    "same": "as before"}
+"""Every state in words, in the order of STATES."""
+OPPOSITE = {"broke": "fixed", "answers wrong": "withdrawn", "new failure": "missing", "strict lost": "strict won",
+            "checks less": "checks more", "refuses": "answers", "missing": "new", "slower": "faster",
             "more bytes": "fewer bytes", "more messages": "fewer messages", "more imbalance": "less imbalance",
             "more memory": "less memory"}
 """What each regression is when OLD and NEW change places; every other state but these is its own opposite."""
@@ -48,25 +67,24 @@ class Row:
 
 
 def ordered(rows: Iterable[Row]) -> list[Row]:
-    """Worst first: by state, then wrong before right, then by how far the ratio is from 1, then by name."""
+    """Worst first: by state, then by how far the ratio is from 1, then by name."""
 
     def rank(row: Row) -> tuple:
         far = max(row.ratio, 1 / row.ratio) if row.ratio and row.ratio > 0 else 1.0
-        wrong = row.state == "new" and row.new in ("FAIL", "ERROR")
-        return STATES.index(row.state), not wrong, -far, row.case, row.implementation, row.metric
+        return STATES.index(row.state), -far, row.case, row.implementation, row.metric
 
     return sorted(rows, key=rank)
 
 
 def counted(rows: Iterable[Row]) -> dict[str, int]:
-    """Trials by state, worst first. A trial counts once for each state it has; as insignificant or the same only where
-    it has no other."""
+    """Trials by state, worst first. A trial counts once for each state it has; as unjudged, insignificant or the same
+    only where it has no other, as the first of these."""
     states: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         states[row.case, row.implementation].add(row.state)
     for found in states.values():
-        loud = found.difference(QUIET)
-        found.intersection_update(loud or set(QUIET[:1]) & found or found)
+        quiet = [state for state in QUIET if state in found]
+        found.intersection_update(found.difference(QUIET) or quiet[:1])
     return {state: n for state in STATES if (n := sum(state in found for found in states.values()))}
 
 
@@ -75,12 +93,16 @@ def regressions(counts: dict[str, int], allowed: Collection[str] = ()) -> dict[s
     return {state: n for state, n in counts.items() if state in REGRESSIONS and state not in allowed}
 
 
-def total(counts: dict[str, int], allowed: Collection[str] = ()) -> str:
-    """All of it in one line: `3 regressions: 1 broke, 2 slower; 4 faster, 2 new`."""
+def total(counts: dict[str, int], allowed: Collection[str] = (), rows: Mapping[str, int] | None = None) -> str:
+    """All of it in one line: `3 regressions: 1 broke, 2 slower; 4 faster, 2 new`. What is counted are trials; where
+    more `rows` than trials show a state, their number is told too: `2 slower in 4 rows`."""
+    rows = rows or {}
     worse = regressions(counts, allowed)
     n = sum(worse.values())
     head = f"{n} regression{'' if n == 1 else 's'}" if n else "no regression"
     rest = {state: number for state, number in counts.items() if state not in worse}
-    told = [", ".join(f"{number} {state}" for state, number in part.items()) for part in (worse, rest)]
+    told = [", ".join(f"{number} {state}" + (f" in {rows[state]} rows" if state not in QUIET and
+                                             rows.get(state, 0) > number else "")
+                      for state, number in part.items()) for part in (worse, rest)]
     head += f": {told[0]}" if told[0] else ""
     return f"{head}; {told[1]}" if told[1] else head

@@ -40,7 +40,8 @@ class Noise:
     correlation  of neighbouring iterations, old and new
     scatter      standard deviation of the logarithm of a ratio between runs, beyond what iterations tell
     shift        median ratio of all trials
-    shows        ratio from which on a single trial would be told
+    shows        ratio from which on a single trial would be told; None where none has samples enough to be told
+    unjudged     trials with too few samples to be told, whatever their ratio
     known        whether there were ENOUGH trials for it
     """
 
@@ -49,8 +50,9 @@ class Noise:
     correlation: tuple[float, float]
     scatter: float
     shift: float
-    shows: float
+    shows: float | None
     known: bool
+    unjudged: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ def compare(pairs: Sequence[Pair], threshold: float, confidence: float) -> Times
 
 
 def _samples(pair: Pair, metric: str, name: str) -> Samples:
-    sides = (tuple(x for x in changes.sound(one.trial, "measurement", name) if x > LEAST) for one in pair)
-    return Samples(pair, metric, *sides)
+    sides = (tuple(changes.sound(one.trial, "measurement", name)) for one in pair)
+    return Samples(pair, metric, *(side if all(x > LEAST for x in side) else () for side in sides))
 
 
 def _timed(one: Samples) -> bool:
@@ -118,7 +120,9 @@ def _noise(samples: Sequence[Samples], level: float) -> Noise:
     logs = [one.log for one in samples if _timed(one)]
     far = NormalDist().inv_cdf(1 - level / 2) * math.sqrt(scatter**2 + square)
     shift, shows = bootstrap.grown(median(logs)), bootstrap.grown(far)
-    return Noise(samples[0].metric, len(logs), correlation, scatter, shift, shows, len(logs) >= ENOUGH)
+    few = sum(bootstrap.fewest(*_counted(one, correlation)) > level for one in samples if _timed(one))
+    return Noise(samples[0].metric, len(logs), correlation, scatter, shift, None if few == len(logs) else shows,
+                 len(logs) >= ENOUGH, few)
 
 
 def _row(one: Samples, ratio: Ratio | None, level: float, rate: float, threshold: float) -> Row | None:
@@ -126,19 +130,20 @@ def _row(one: Samples, ratio: Ratio | None, level: float, rate: float, threshold
     if not ratio:
         if not one.old and not one.new:
             return None
-        return _told(one, "insignificant", None, f"no samples of {'NEW' if one.old else 'OLD'}")
+        state, side = ("missing", "NEW") if one.old else ("new", "OLD")
+        return _told(one, state, None, f"no samples of {side}")
     least = bootstrap.fewest(*ratio.counted)
     sizes = " and ".join(str(len(x)) if len(x) == m else f"{len(x)} (count as {m})"
                          for x, m in zip((one.old, one.new), ratio.counted, strict=True))
     if least > rate:
-        return _told(one, "insignificant", None, f"too few samples: {sizes}")
+        return _told(one, "unjudged", None, f"too few samples: {sizes}")
     interval = ratio.interval(level)
     if abs(ratio.log) < math.log1p(threshold):
         return _told(one, "insignificant", interval, f"within {threshold:.3g} of 1")
     if ratio.chance <= level:
         return _told(one, "slower" if ratio.log > 0 else "faster", interval, changes.remarks(*one.pair))
     few = least > level
-    return _told(one, "insignificant", None if few else interval,
+    return _told(one, "unjudged" if few else "insignificant", None if few else interval,
                  f"too few samples for so many trials: {sizes}" if few else "the interval holds 1")
 
 

@@ -18,6 +18,8 @@ UPRIGHT = (4, 5, 6)
 """Columns of numbers, aligned at their right end."""
 MARK = "<!-- ringcheck compare -->"
 UNSTEADY = 0.1
+WARNED = 20
+"""Lines of what could not be read; the rest is counted."""
 LINES = 500
 """Rows of a Markdown table; the rest is counted."""
 
@@ -33,7 +35,7 @@ def text(comparison: Comparison, every: bool = False) -> str:
                for column, (part, width) in enumerate(zip(parts, widths))]
         return "  ".join(put).rstrip()
 
-    lines = [f"# {one}" for one in [*preface(comparison), *warnings(comparison)]]
+    lines = [f"# {one}" for one in [*preface(comparison), *view.few_lines(warnings(comparison), WARNED)]]
     lines += [f"# {line(HEAD)}", *(f"  {line(one)}" for one in table[1:])] if table[1:] else []
     return "\n".join([*lines, f"# {visible.line(comparison.total, LONG)}"])
 
@@ -47,7 +49,8 @@ def markdown(comparison: Comparison) -> str:
         lines += [f"| {' | '.join(map(_escaped, cells(*one)))} |" for one in found[:LINES]]
     if len(found) > LINES:
         lines += ["", f"and {len(found) - LINES} more rows"]
-    lines += ["", *(f"- {_escaped(one)}" for one in [*preface(comparison), *warnings(comparison)])]
+    lines += ["", *(f"- {_escaped(one)}" for one in
+                    [*preface(comparison), *view.few_lines(warnings(comparison), WARNED)])]
     return "\n".join(lines) + "\n"
 
 
@@ -57,7 +60,9 @@ def as_json(comparison: Comparison) -> str:
     told = {
         "kind": "comparison", "schema": 1,
         "old": [one.path for one in comparison.old], "new": [one.path for one in comparison.new],
-        "total": comparison.total, "regressed": comparison.regressed, "counts": comparison.counts,
+        "total": comparison.total, "regressed": comparison.regressed, "code": comparison.code,
+        "left_out": [words for one in (*comparison.old, *comparison.new) for words in one.left_out],
+        "counts": comparison.counts,
         "rule": {"threshold": rule.threshold, "confidence": rule.confidence, "memory": rule.memory,
                  "allowed": sorted(rule.allowed)},
         "environment": [dict(zip(("part", "old", "new"), part)) for part in comparison.changed],
@@ -72,12 +77,13 @@ def preface(comparison: Comparison) -> list[str]:
     """What was compared, under which rule, and how noisy it was."""
     rule = comparison.rule
     lines = [f"{name}: {_side(files)}" for name, files in (("OLD", comparison.old), ("NEW", comparison.new))]
-    lines.append(f"{comparison.compared} trials on both sides; slower means a ratio of {1 + rule.threshold:.4g} "
-                 f"or more whose interval lies above 1")
+    lines.append(f"{view.some(comparison.compared, 'trial')} on both sides; slower means a ratio of "
+                 f"{1 + rule.threshold:.4g} or more whose interval lies above 1")
     lines += [f"environment {name}: {old} -> {new}" for name, old, new in comparison.changed]
     if comparison.tested:
-        lines.append(f"{comparison.tested} times tested, each with an interval of {1 - comparison.level:.4%}, so that "
-                     f"at most {1 - rule.confidence:.3g} of those told slower or faster are expected to be false")
+        lines.append(f"{view.some(comparison.tested, 'time')} tested, each with an interval of "
+                     f"{1 - comparison.level:.4%}, so that at most {1 - rule.confidence:.3g} of those told slower or "
+                     f"faster are expected to be false")
     lines += [_noisy(one) for one in comparison.noise]
     return [visible.line(line, LONG) for line in lines]
 
@@ -87,7 +93,7 @@ def warnings(comparison: Comparison) -> list[str]:
     found = []
     for name, files in (("OLD", comparison.old), ("NEW", comparison.new)):
         found += [f"{name} {one.path} is not whole: {one}" for one in view.cuts(files)]
-        found += [f"{name} warning {warning}" for results in files for warning in results.warnings]
+        found += [f"{name} left out: {words}" for words in view.left_out(files)]
     return [visible.line(line, LONG) for line in found]
 
 
@@ -104,11 +110,19 @@ def folded(rows: Iterable[Row], every: bool = False) -> list[tuple[Row, int]]:
 def cells(row: Row, stands_for: int = 1) -> list[str]:
     """A row as text."""
     ratio = "" if row.ratio is None else f"{row.ratio:.3f}"
+    if row.ratio is not None and row.ratio != 1 and float(ratio) == 1:
+        ratio = f"{row.ratio:.9g}"
     interval = "" if row.low is None or row.high is None else f"{row.low:.3f} to {row.high:.3f}"
-    where = [row.case, row.implementation] if stands_for == 1 else [f"{stands_for} trials", ""]
+    where = [row.case, row.implementation] if stands_for == 1 else [view.some(stands_for, "trial"), ""]
     state = row.state.upper() if row.state in REGRESSIONS else row.state
-    parts = [state, row.metric, *where, number(row.old), number(row.new), ratio, interval, row.note]
+    parts = [state, row.metric, *where, *apart(row.old, row.new), ratio, interval, row.note]
     return [visible.line(part, CELL) for part in parts]
+
+
+def apart(old: object, new: object) -> tuple[str, str]:
+    """Both numbers of a row, with all their digits where fewer would show two as one."""
+    shown = number(old), number(new)
+    return (repr(old), repr(new)) if old != new and shown[0] == shown[1] and type(old) in (int, float) else shown
 
 
 def number(value: object) -> str:
@@ -125,13 +139,17 @@ def number(value: object) -> str:
 def _side(files: Sequence[Results]) -> str:
     named = view.few([one.path for one in files])
     runs = [run.header for one in files for run in one.runs]
-    last = max(runs, key=lambda header: header.get("time") or "")
+    last = max(runs, key=lambda header: header.get("time") or "", default={})
     commit = (last.get("environment") or {}).get("commit")
     return ", ".join(filter(None, [named, last.get("time"), f"commit {commit}" if commit else ""]))
 
 
 def _noisy(noise: Noise) -> str:
-    told = f"{noise.metric}: all {noise.trials} trials together {noise.shift:.3f}"
+    told = f"{noise.metric}: all {view.some(noise.trials, 'trial')} together {noise.shift:.3f}"
+    if noise.unjudged:
+        told += f"; NOT JUDGED: {view.some(noise.unjudged, 'trial')}, too few samples (--iters 20)"
+    if noise.shows is None:
+        return told
     if not noise.known:
         return f"{told}; too few trials to tell how far runs scatter, taken as {noise.scatter:.1%}"
     alike = " and ".join(f"{one:.2f}" for one in noise.correlation)

@@ -1,6 +1,9 @@
 """`ringcheck compare` and `ringcheck bless` as commands: exit codes, files, baselines, what they print."""
 
 import json
+import math
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reports import bless, build, record
-from reports.compare import baselines, environment, told
+from reports.compare import baselines, environment, states, told
 from reports.compare.command import main
 from ringcheck import cli
 from tests.reports.compared import changed, timed
@@ -153,7 +156,7 @@ def test_no_file_is_lost_to_output(sides, tmp_path, capsys):
 def test_a_page_gets_the_rows_and_what_was_compared(sides, tmp_path, capsys, monkeypatch):
     given, told = [], []
 
-    def page(files, regressions=(), against=()):
+    def page(files, regressions=(), against=(), allowed=()):
         given.extend(regressions)
         told.extend(against)
         return "<!doctype html>"
@@ -161,7 +164,9 @@ def test_a_page_gets_the_rows_and_what_was_compared(sides, tmp_path, capsys, mon
     monkeypatch.setattr(build, "page", page)
     assert ran(capsys, *sides, "--report", tmp_path / "c.html")[0] == 1
     assert [row["state"] for row in given] == ["broke", "missing", "slower", "more bytes"]
-    assert told[0].startswith(f"OLD: {sides[0]}") and told[1].startswith(f"NEW: {sides[1]}")
+    assert told[0] == "4 regressions: 1 broke, 1 missing, 1 slower, 1 more bytes"
+    assert told[1].startswith("OLD: old.jsonl, 2026") and told[2].startswith("NEW: new.jsonl, 2026")
+    assert told[-1] == "again: ringcheck compare --old old.jsonl --new new.jsonl --report report.html"
 
 
 def test_a_cut_side_and_another_environment_are_told(results_file, capsys):
@@ -218,7 +223,7 @@ def test_equal_records_are_blessed_to_equal_bytes_in_whatever_order(results_file
 
 def test_what_nothing_should_be_held_to_is_not_blessed(sides, results_file, tmp_path, capsys):
     code, out, err = blessed(capsys, tmp_path, sides[1])
-    assert (code, out) == (2, "") and "1 trials failed (packed/a-contiguous-w2-fp64)" in err
+    assert (code, out) == (2, "") and "1 trial failed (packed/a-contiguous-w2-fp64)" in err
     cut = results_file([timed("packed/a", TEN)], "cut.jsonl", end=False)
     assert blessed(capsys, tmp_path, cut)[0] == 2
     idle = results_file([timed("packed/a", TEN, verdict="SKIP")], "idle.jsonl")
@@ -260,3 +265,102 @@ def test_the_committed_baseline_is_what_bless_makes_of_the_records_beside_it():
     (folder,) = baselines.HERE.glob("cuda-2-x-nvidia-h200-*")
     (text,) = baselines.blessed([record.read(folder / "2xH200.jsonl")]).values()
     assert text == (folder / baselines.NAME).read_text()
+
+
+def test_damaged_input_is_told_in_full_and_no_gate_passes_on_it(sides, results_file, tmp_path, capsys):
+    good = results_file([timed(f"packed/{name}", TEN) for name in "ab"], "good.jsonl")
+    bad = tmp_path / "bad.jsonl"
+    lines = good.read_text().splitlines()
+    bad.write_text("\n".join([*lines[:-1], "{", lines[-1].replace('"seconds":1.5', '"seconds":"x"')]) + "\n")
+    for paths, name in (((good, bad), "NEW"), ((bad, good), "OLD")):
+        code, out, err = ran(capsys, *paths, "--json", tmp_path / "c.json", "--report", tmp_path / "c.html")
+        assert code == 2 and err.count("\n") == 1 and f"1 line and 1 field could not be read of {name}" in err
+        last = out.splitlines()[-1]
+        assert last == f"# 1 line and 1 field could not be read of {name}; no regression; 2 insignificant"
+        assert f"# {name} left out: {bad}:4: not JSON; line left out" in out
+        assert json.loads((tmp_path / "c.json").read_text())["code"] == 2
+        assert "could not be read" in (tmp_path / "c.html").read_text()
+    assert ran(capsys, good, good)[0] == 0
+
+
+def test_where_most_is_incomparable_the_sum_says_so_first_and_the_gate_does_not_pass(results_file, capsys):
+    def made(name, digests, verdict="PASS"):
+        return results_file([changed(timed(f"packed/{n}", TEN, verdict=verdict), "case.digest", digest)
+                             for n, digest in enumerate(digests)], name)
+
+    old = made("o.jsonl", "aaaa")
+    code, out, err = ran(capsys, old, made("all.jsonl", "bbbb"))
+    assert code == 2 and out.splitlines()[-1].startswith(
+        "# nothing compared: 4 of 4 trials incomparable (another case); no regression")
+    assert err.endswith("not to be relied on: nothing compared: 4 of 4 trials incomparable (another case)\n")
+    assert ran(capsys, old, made("all.jsonl", "bbbb"), "--allow", "incomparable")[0] == 0
+    assert ran(capsys, old, made("most.jsonl", "bbba"))[0] == 2 and ran(capsys, old, made("half.jsonl", "bbaa"))[0] == 0
+    other = made("other.jsonl", "aaaa")
+    other.write_text(other.read_text().replace('"torch":"2.13.0"', '"torch":"2.14.0"'))
+    code, out, _ = ran(capsys, old, other)
+    assert code == 2 and "# 4 of 4 trials incomparable (another environment); no regression" in out
+    code, out, _ = ran(capsys, old, made("idle.jsonl", "aaaa", "SKIP"), "--allow-missing")
+    assert code == 2 and "# nothing compared: no trial ran on both sides" in out
+
+
+def test_a_common_shift_that_no_trial_alone_can_show_is_no_bare_no_regression(results_file, capsys):
+    old, new = (results_file([timed(f"packed/{n}", [x * by for x in TEN[:3]]) for n in range(40)], f"{by}.jsonl")
+                for by in (1, 10))
+    code, out, _ = ran(capsys, old, new)
+    assert code == 2 and "step ms not judged, too few samples, yet all 40 trials together 10 times as long" in out
+    assert "told from a ratio" not in out and "NOT JUDGED: 40 trials, too few samples" in out
+    assert ran(capsys, old, new, "--allow", "unjudged")[0] == 0
+    code, out, _ = ran(capsys, old, old)
+    assert code == 0 and out.splitlines()[-1] == "# no regression; 40 unjudged" and "NOT JUDGED: 40 trials" in out
+
+
+def test_a_refusal_that_is_gone_takes_nothing_away_and_a_new_failure_does(results_file, capsys):
+    old = results_file([timed("packed/a", TEN), timed("packed/b", TEN, verdict="SKIP")], "o.jsonl")
+    gone, wrong = (results_file([timed("packed/a", TEN), *more], f"{len(more)}.jsonl")
+                   for more in ([], [timed("packed/c", TEN, verdict="FAIL")]))
+    assert ran(capsys, old, gone)[0] == 0
+    code, out, _ = ran(capsys, old, wrong)
+    assert code == 1 and "# 1 regression: 1 new failure; 1 lone skip, 1 insignificant" in out
+
+
+def test_one_file_for_two_outputs_is_refused(sides, tmp_path, capsys):
+    code, _, err = ran(capsys, *sides, "--json", tmp_path / "c", "--markdown", tmp_path / "c")
+    assert code == 2 and "is named for two outputs" in err and not (tmp_path / "c").exists()
+
+
+def test_help_and_readme_say_every_state(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    readme = (baselines.HERE.parents[1] / "README.md").read_text()
+    assert set(states.MEANING) == set(states.STATES)
+    for state, meaning in states.MEANING.items():
+        assert re.search(f"^  {state} +{re.escape(meaning)}$", out, re.M) and f"`{state}`" in readme
+
+
+def test_what_is_written_says_nothing_of_where_files_lie(sides, tmp_path, capsys):
+    texts = []
+    for folder in ("one", "two/deep"):
+        (tmp_path / folder).mkdir(parents=True)
+        paths = [shutil.copy(side, tmp_path / folder) for side in sides]
+        targets = [tmp_path / folder / name for name in ("c.json", "c.md", "c.html")]
+        ran(capsys, *paths, "--json", targets[0], "--markdown", targets[1], "--report", targets[2])
+        texts.append([target.read_bytes() for target in targets])
+    assert texts[0] == texts[1] and str(tmp_path).encode() not in b"".join(texts[0])
+
+
+def test_a_baseline_is_never_replaced_by_one_that_cannot_be_read(sides, results_file, tmp_path, capsys):
+    assert blessed(capsys, tmp_path, sides[0])[0] == 0
+    (path,) = (tmp_path / "kept").glob("*/*")
+    before = path.read_bytes()
+    bad = results_file([timed(f"packed/{name}", TEN) for name in "abcd"], "bad.jsonl")
+    bad.write_text(bad.read_text().replace('"step_s":[0.01', '"step_s":["x"', 1))
+    code, out, err = blessed(capsys, tmp_path, bad)
+    assert (code, out) == (2, "") and "field measurement.step_s is no number" in err and path.read_bytes() == before
+    nan = results_file([timed(f"packed/{name}", [math.nan, 0.01, math.inf]) for name in "abcd"], "nan.jsonl")
+    assert blessed(capsys, tmp_path, nan)[0] == 0 and record.read(path, strict=True).damage == []
+    path.write_text(path.read_text() + "[1]\n")
+    code, _, err = blessed(capsys, tmp_path, sides[0])
+    assert code == 2 and "the baseline before is damaged, --drop lets go of it" in err
+    assert ran(capsys, "--baseline", sides[0], "--baselines", tmp_path / "kept")[0] == 2
+    assert blessed(capsys, tmp_path, sides[0], "--drop")[0] == 0 and path.read_bytes() == before

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.compare import comparison, environment, states
+from reports.compare import changes, comparison, environment, states
 from reports.compare.comparison import Rule
 from reports.compare.states import OPPOSITE, Row
 from tests.reports.compared import changed, side, timed
@@ -30,15 +30,15 @@ def states_of(old, new, *arguments, **environment):
 
 
 @pytest.mark.parametrize(("before", "after", "state"), [
-    ("PASS", "FAIL", "broke"), ("PASS", "ERROR", "broke"), ("SKIP", "FAIL", "broke"), ("FAIL", "PASS", "fixed"),
-    ("ERROR", "SKIP", "fixed"), ("FAIL", "FAIL", "still wrong"), ("FAIL", "ERROR", "still wrong"),
+    ("PASS", "FAIL", "broke"), ("PASS", "ERROR", "broke"), ("SKIP", "FAIL", "answers wrong"), ("FAIL", "PASS", "fixed"),
+    ("ERROR", "SKIP", "withdrawn"), ("FAIL", "FAIL", "still wrong"), ("FAIL", "ERROR", "still wrong"),
     ("PASS", "SKIP", "refuses"), ("SKIP", "PASS", "answers"),
 ])
 def test_verdicts(before, after, state):
     found = compare([one(verdict=before)], [one(verdict=after)])
     (row,) = found.rows
     assert (row.state, row.metric, row.old, row.new) == (state, "verdict", before, after)
-    assert found.regressed == (state in ("broke", "refuses"))
+    assert found.regressed == (state in ("broke", "answers wrong", "refuses"))
 
 
 @pytest.mark.parametrize("verdict", ["FAIL", "ERROR", "SKIP"])
@@ -83,7 +83,7 @@ def test_untimed_runs_are_held_to_the_bytes_of_their_first_step():
 def test_memory_may_grow_where_it_is_said_and_peaks_are_compared_in_equal_company():
     large = changed(one(), "measurement.extra_bytes", [3 * 2**30 + 2**25, 1])
     assert states_of(one(), large, Rule(memory=0.02)) == [] and states_of(one(), large, Rule(memory=0.01)) != []
-    peaks = [changed(one(), "measurement.peak_bytes", [x]) for x in (5, 9)]
+    peaks = [changed(one(), "measurement.peak_bytes", [x, 1]) for x in (5, 9)]
     assert states_of(*peaks) == [("more memory", "peak bytes")]
     assert states_of(peaks[0], changed(peaks[1], "measurement.beside", ["other"])) == []
 
@@ -134,9 +134,8 @@ def test_runs_that_do_not_tell_their_environment_are_not_timed():
 def test_new_and_missing_trials_and_implementations():
     other = changed(one(), "implementation.spec", "mine:ring")
     found = compare([one(), timed("packed/b", TEN)], [one(), other, timed("packed/c", TEN, verdict="FAIL")])
-    assert found.counts == {"missing": 1, "new": 2, "insignificant": 1} and found.regressed
-    assert found.total == "1 regression: 1 missing; 2 new, 1 insignificant (1 of the new wrong)"
-    assert [row.new for row in found.rows if row.state == "new"] == ["FAIL", "PASS"]
+    assert found.counts == {"new failure": 1, "missing": 1, "new": 1, "insignificant": 1} and found.regressed
+    assert found.total == "2 regressions: 1 new failure, 1 missing; 1 new, 1 insignificant"
     assert not compare([one(), timed("packed/b", TEN)], [one()], Rule(allowed=frozenset(states.ABSENT))).regressed
 
 
@@ -178,20 +177,24 @@ def trials(draw):
 @given(st.lists(trials(), min_size=1, max_size=6))
 def test_compared_with_itself_nothing_regresses(made):
     found = comparison.compare(side(made), side(copy.deepcopy(made)))
-    assert not found.regressed and set(found.counts) <= {"insignificant", "same", "still wrong"}
+    assert not found.regressed and set(found.counts) <= {"unjudged", "insignificant", "same", "still wrong"}
 
 
 @given(st.lists(trials(), min_size=1, max_size=6), st.lists(trials(), min_size=1, max_size=6),
        st.sampled_from(["2.13.0", "2.14.0"]))
 def test_turned_round_every_state_is_its_opposite(before, after, torch):
     before, after = side([timed("packed/z", TEN), *before]), side([timed("packed/z", TEN), *after], torch=torch)
-    opposite = OPPOSITE | {there: back for back, there in OPPOSITE.items()}
+    opposite = {there: back for back, there in OPPOSITE.items()} | OPPOSITE
     there, back = comparison.compare(before, after).rows, comparison.compare(after, before).rows
 
     def told(row):
         return row.case, row.implementation, row.metric
 
-    assert sorted((*told(row), opposite.get(row.state, row.state), str(row.new)) for row in there) == sorted(
+    def turned(row):
+        lost = row.metric == "trial" and row.old in changes.WRONG
+        return "new failure" if lost else opposite.get(row.state, row.state)
+
+    assert sorted((*told(row), turned(row), str(row.new)) for row in there) == sorted(
         (*told(row), row.state, str(row.old)) for row in back)
 
 
@@ -218,7 +221,7 @@ def test_rows_for_a_page_have_exactly_their_fields_and_are_worst_first():
 
 def test_every_state_has_a_place_and_regressions_are_the_worst():
     assert len(set(states.STATES)) == len(states.STATES) and set(OPPOSITE) == set(states.REGRESSIONS)
-    assert set(OPPOSITE.values()) <= set(states.OTHERS)
+    assert set(OPPOSITE.values()) <= {*states.OTHERS, "missing"}
     rows = [Row(state, "a", "ring", "m") for state in reversed(states.STATES)]
     assert [row.state for row in states.ordered(rows)] == list(states.STATES)
 

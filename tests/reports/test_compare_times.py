@@ -77,16 +77,20 @@ def test_small_changes_and_few_samples_are_insignificant_and_say_why():
     assert len(rows) == 4 and all("within 0.05 of 1" in row.note for row in rows) and rows[0].low is not None
     assert len(told_of(old, new, "slower", threshold=0.01)) == 2
     few = [side([timed("packed/a", [0.01 * factor] * 3)]) for factor in (1, 5)]
-    rows = told_of(*few, "insignificant")
+    rows = told_of(*few, "unjudged")
     assert [row.note for row in rows] == ["too few samples: 3 and 3"] * 2
     assert rows[0].ratio == pytest.approx(5) and rows[0].low is None
 
 
-def test_samples_that_are_no_times_are_left_out():
-    old = side([timed("packed/a", [0.01, 0.0, -1.0, math.nan, math.inf, 10**400, 0.01])])
-    new = side([timed("packed/a", [])])
-    rows = comparison.compare(old, new).rows
-    assert rows[0].old == pytest.approx(10) and rows[0].new is None and rows[0].note == "no samples of NEW"
+@pytest.mark.parametrize("lost", [[], None, [0.0], [-1.0, 0.01], [math.nan, 0.01], [math.inf], [10**400, 0.01]],
+                         ids=lambda lost: str(lost)[:20])
+def test_a_time_that_is_lost_is_missing_and_no_part_of_a_list_stands_for_it(lost):
+    old = side([timed("packed/a", [0.01] * 5)])
+    new = side([changed(timed("packed/a", [0.01] * 5), "measurement.step_s", lost)])
+    found = comparison.compare(old, new)
+    row = found.rows[0]
+    assert (row.state, row.metric, row.new, row.note) == ("missing", "step ms", None, "no samples of NEW")
+    assert row.old == pytest.approx(10) and found.code == 1 and comparison.compare(new, old).rows[0].state == "new"
     plain = side([changed(timed("packed/a", []), "measurement", None)])
     assert [row.state for row in comparison.compare(plain, plain).rows] == ["same"]
 

@@ -1,6 +1,7 @@
 """Timelines, error maps and loads of layouts in a record: whole ones are read, foreign and damaged ones are named."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -83,11 +84,16 @@ def test_null_is_nowhere_wrong(path):
     ("work.layouts.zigzag.area_by_hop", [[1, 2], [3]], "work.layouts.zigzag is not for equally many ranks"),
     ("work.layouts.contiguous.need_bytes", ["much", 0], "work.layouts.contiguous.need_bytes is no number"),
 ])
-def test_what_is_foreign_or_damaged_is_refused_by_its_field(tmp_path, path, value, message):
+def test_what_is_foreign_or_damaged_is_named_by_its_field_and_taken_out(tmp_path, path, value, message):
     file = tmp_path / "r.jsonl"
     file.write_text(json.dumps(changed(path, value)) + "\n")
     with pytest.raises(ValueError, match=f"r.jsonl:1: field {message}"):
-        record.read(file)
+        record.read(file, strict=True)
+    found = record.read(file)
+    assert re.match(f".*r.jsonl:1: field {message.rstrip('$')}.*; field left out", found.left_out[0])
+    (trial,) = found.trials
+    top, inner = path.split(".")[0], "layouts"
+    assert trial[top] is None if top != "work" else trial["work"][inner] is None and trial["work"]["area"]
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),

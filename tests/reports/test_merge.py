@@ -101,7 +101,8 @@ def test_damaged_input_is_named_and_refused_unless_told_to_go_on(shards, tmp_pat
     assert error == f"ringcheck merge: {bad}{message}; --damaged takes what can be read\n"
     assert not target.exists() and bad.read_bytes() == before
     assert run(shards, target, "--damaged") == 0
-    assert capsys.readouterr().err == f"ringcheck merge: left out: {bad}{message}\n"
+    became = "kept as it is" if "verdict" in message else "left out"
+    assert capsys.readouterr().err == f"ringcheck merge: {became}: {bad}{message}\n"
     kept = {line for path in shards for line in path.read_bytes().split(b"\n")}
     assert set(target.read_bytes().split(b"\n")) <= kept and len(record.read(target).trials) >= 2
 
@@ -162,4 +163,4 @@ def test_a_run_that_was_resumed_is_not_cut(results_file, trial):
 
 def test_numbers_of_a_run_that_are_none_are_left_out(results_file, trial):
     (cut,) = view.cuts([record.read(results_file([trial()], end=False, asked="many", kept=[1]))])
-    assert str(cut) == "cut after 1 trials"
+    assert str(cut) == "cut after 1 trial"

@@ -84,7 +84,7 @@ def test_an_error_shows_the_stacks_of_ranks(results_file, trial):
         reason="rank 1 hangs\n[rank 1] ring.py:12 recv",
     )
     text = Page(build_page(results_file([one]))).text
-    assert "1 ended in error of 1 trials" in text and "[rank 1] ring.py:12 recv" in text
+    assert "1 ended in error of 1 trial" in text and "[rank 1] ring.py:12 recv" in text
 
 
 def test_strict_is_told_apart_and_does_not_fail_the_run(results_file, trial):
@@ -119,17 +119,16 @@ def test_tables_have_captions_and_scopes(results_file, trial):
 
 def test_a_cut_file_and_an_empty_run_are_told(results_file, trial):
     text = Page(build_page(results_file([trial(verdict="SKIP", reason="refused")], end=False))).text
-    assert "Cut after 1 trials; nothing ran" in text and "run.jsonl cut after 1 trials" in text
-    assert "no end line" not in text and "cut before its end" in text
+    assert "Cut after 1 trial; nothing ran" in text and "no end line" not in text and "cut before its end" in text
 
 
 def test_a_cut_run_says_how_much_of_it_is_missing(results_file, trial):
     path = results_file([trial()], end=False, asked=5, kept=1)
     whole = build_page(path)
-    assert "Cut: 2 of 5 trials; all 1 trials passed" in Page(whole).text and 'class="idle"' in whole
-    assert summary([record.read(path)]).startswith("# Cut: 2 of 5 trials; all 1 trials passed\n")
+    assert "Cut: 2 of 5 trials; 1 trial passed" in Page(whole).text and 'class="idle"' in whole
+    assert summary([record.read(path)]).startswith("# Cut: 2 of 5 trials; 1 trial passed\n")
     early = results_file([trial(verdict="FAIL")], "early.jsonl", asked=5)
-    assert "Ended early: 1 of 5 trials; 1 failed of 1 trials" in Page(build_page(early)).text
+    assert "Ended early: 1 of 5 trials; 1 failed of 1 trial" in Page(build_page(early)).text
     done = build_page(results_file([trial()], "whole.jsonl", asked=3, kept=2))
     assert "Not whole" not in done and 'class="good"' in done
 

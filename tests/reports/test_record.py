@@ -46,7 +46,7 @@ def test_a_truncated_last_line_is_reported_and_the_rest_is_read(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     results = record.read(path)
     assert len(results.trials) == 2
-    assert f"{path}:4: truncated last line left out" in results.warnings
+    assert f"{path}:4: truncated last line; line left out" in results.warnings
 
 
 def test_appending_after_a_cut_starts_a_line_of_its_own(tmp_path):
@@ -68,22 +68,6 @@ def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path):
     with record.Writer(path, append=True) as writer:
         writer.trial(TRIAL)
     assert len(record.read(path).trials) == 2
-
-
-@pytest.mark.parametrize(
-    "line, message",
-    [
-        ('{"kind": "trial", "schema": 9}', "r.jsonl:2: schema 9 is unknown"),
-        ('{"kind": "other"}', "r.jsonl:2: not a ringcheck record"),
-        ("[1]", "r.jsonl:2: not a ringcheck record"),
-        ('{"kind": "trial", "schema": 1, "case": {}, "verdict": "PASS"}', "r.jsonl:2: field implementation is missing"),
-    ],
-)
-def test_foreign_lines_are_refused_with_file_and_line(tmp_path, line, message):
-    path = tmp_path / "r.jsonl"
-    path.write_text('{"kind": "run", "schema": 1}\n' + line + "\n")
-    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
-        record.read(path)
 
 
 def test_an_empty_file_holds_no_record(tmp_path):
@@ -135,30 +119,8 @@ def test_devices_take_records_and_a_full_one_is_one_clear_line():
         write("/dev/full")
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"deviations": [1]}, "field deviations is no dict"),
-    ({"deviations": 5}, "field deviations is no list"),
-    ({"deviations": [{"ratio": "many"}]}, "field deviations.ratio is no number: 'many'"),
-    ({"diagnosis": "dk"}, "field diagnosis is no dict"),
-    ({"measurement": {"forward_s": ["fast"]}}, "field measurement.forward_s is no number"),
-    ({"picture": {"allowed": [[1.0]], "owner": []}}, "field picture.owner does not fit"),
-])
-def test_fields_of_another_kind_are_refused_with_their_name(tmp_path, changes, message):
-    path = tmp_path / "r.jsonl"
-    path.write_text(json.dumps({"kind": "trial", "schema": 1, **TRIAL, "deviations": [], **changes}) + "\n")
-    with pytest.raises(ValueError, match=f"r.jsonl:1: {message}"):
-        record.read(path)
-
-
 def test_a_line_nested_too_deep_is_left_out(tmp_path):
     write(tmp_path / "r.jsonl", 1)
     with open(tmp_path / "r.jsonl", "a") as file:
         file.write("[" * 99999 + "\n")
     assert any("r.jsonl:4: not JSON" in warning for warning in record.read(tmp_path / "r.jsonl").warnings)
-
-
-def test_a_verdict_of_no_meaning_is_refused(tmp_path, trial):
-    path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps(trial(verdict="MAYBE")) + "\n")
-    with pytest.raises(ValueError, match="x.jsonl:1: field verdict is none of PASS, FAIL, ERROR, SKIP: 'MAYBE'"):
-        record.read(path)
