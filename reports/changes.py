@@ -8,14 +8,16 @@ from reports import view
 from reports.compare.states import OTHERS, REGRESSIONS
 from reports.rows import ABSENT, anchor
 
-GLYPHS = {**dict.fromkeys(("broke", "answers wrong", "new failure", "strict lost", "checks less"), "✗"), "refuses": "∅", "missing": "−", "slower": "▾", "incomparable": "≠",
-          "new": "+", "withdrawn": "∅", "lone skip": "∅", "checks more": "✓", "unjudged": "?", "fixed": "✓", "strict won": "✓", "answers": "✓", "faster": "▴", "insignificant": "≈", "same": "="}
+GLYPHS = {**dict.fromkeys(("broke", "new failure", "strict lost"), "✗"),
+          **dict.fromkeys(("fixed", "strict won", "stronger", "answers"), "✓"), **dict.fromkeys(("refuses", "lone skip"), "∅"),
+          "weaker": "▿", "missing": "−", "slower": "▾", "incomparable": "≠", "new": "+", "faster": "▴", "unjudged": "?",
+          "insignificant": "≈", "same": "="}
 MORE, FEWER = "▾", "▴"
 WORSE = {state: GLYPHS.get(state, MORE) for state in REGRESSIONS}
 CALM = {state: GLYPHS.get(state, "≈" if state == "still wrong" else FEWER) for state in OTHERS}
-WRONG = ("broke", "answers wrong", "new failure", "strict lost")
+WRONG = ("broke", "new failure", "strict lost")
 TONES = {**dict.fromkeys(WORSE, "ERROR"), **dict.fromkeys(WRONG, "FAIL"),
-         **dict.fromkeys(("fixed", "strict won", "answers", "faster"), "PASS")}
+         **dict.fromkeys(("fixed", "strict won", "stronger", "answers", "faster"), "PASS")}
 
 
 def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str],
@@ -28,7 +30,7 @@ def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str],
     states = [*WORSE, *CALM]
     told = sorted((_told(row, anchors) for row in rows),
                   key=lambda row: states.index(row["state"]) if row["state"] in states else len(WORSE))
-    calm = {*CALM, *allowed}
+    calm = {*CALM, *allowed, *(("new failure",) if "new" in allowed else ())}
     worse, rest = ([row for row in told if (row["state"] in calm) is quiet] for quiet in (False, True))
     marks = {row["state"]: (row["glyph"], row["tone"]) for row in worse}
     headline = [(state, number, *marks[state]) for state, number in _trials(worse)]
