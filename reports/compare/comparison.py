@@ -76,7 +76,7 @@ class Comparison:
         other = " and ".join("case" if metric == "digest" else metric for metric in reasons)
         much = f"only {self.comparable} of {view.some(self.asked, 'trial')} compared" if self.comparable else \
             f"nothing compared: {view.some(self.asked, 'trial')}"
-        return much + (f", another {other}" if other else ", the others skipped")
+        return much + (f", another {other}" if other else ", skipped on one side")
 
     @property
     def code(self) -> int:
@@ -91,7 +91,10 @@ class Comparison:
     def total(self) -> str:
         """All of it in one line, what it is not to be relied on for first."""
         rows = Counter(row.state for row in self.rows)
-        return "; ".join(filter(None, [self.damaged, self.doubt, states.total(self.counts, self.rule.allowed, rows)]))
+        total = states.total(self.counts, self.rule.allowed, rows)
+        moved = [f"{row.metric} {row.ratio:.3g}" for row in self.rows if row.together > 1 and row.ratio]
+        shift = f"all trials together: {', '.join(moved)} times as long" if moved else ""
+        return "; ".join(filter(None, [self.damaged, self.doubt, total, shift]))
 
 
 def compare(old: Sequence[Results], new: Sequence[Results], rule: Rule | None = None) -> Comparison:

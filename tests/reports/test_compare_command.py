@@ -218,7 +218,7 @@ def test_equal_records_are_blessed_to_equal_bytes_in_whatever_order(results_file
 
 def test_what_nothing_should_be_held_to_is_not_blessed(sides, results_file, tmp_path, capsys):
     code, out, err = blessed(capsys, tmp_path, sides[1])
-    assert (code, out) == (2, "") and "1 trials failed (packed/a-contiguous-w2-fp64)" in err
+    assert (code, out) == (2, "") and "1 trial failed (packed/a-contiguous-w2-fp64)" in err
     cut = results_file([timed("packed/a", TEN)], "cut.jsonl", end=False)
     assert blessed(capsys, tmp_path, cut)[0] == 2
     idle = results_file([timed("packed/a", TEN, verdict="SKIP")], "idle.jsonl")
