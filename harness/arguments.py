@@ -92,8 +92,8 @@ def parser() -> argparse.ArgumentParser:
     """All flags with their help."""
     made = _Parser(prog="ringcheck", allow_abbrev=False,
                    description="Conformance and performance of context-parallel attention.",
-                   epilog="Also ringcheck build, summary, compare, bless, export, merge, watch, bundle and score, each with "
-                          "--help.")
+                   epilog="Also ringcheck build, summary, compare, bless, export, merge, watch, bundle and score, "
+                          "each with --help.")
     add = made.add_argument
     add("--cases", nargs="+", action="extend", metavar="PATTERN",
         help="groups, cases, ids with wildcards, FILE.jsonl, random, 'replay:...'; commas separate (default: default)")

@@ -14,8 +14,8 @@ PROPERTY = {**DATA, ord(":"): "%3A", ord(","): "%2C"}
 
 
 def annotations(files: list[Results], limit: int = LIMIT) -> list[str]:
-    """One `::error` line for each of the first `limit` different failures, one `::warning` a cut run and one for all that
-    could not be read, and a `::notice` that counts the failures behind the limit.
+    """One `::error` line for each of the first `limit` different failures, one `::warning` a cut run and one for all
+    that could not be read, and a `::notice` that counts the failures behind the limit.
 
     Ten errors and ten notices a step are what GitHub shows, so that the count is no error itself. Failures of one
     implementation with the same first line are one line.

@@ -8,14 +8,13 @@ from reports import view
 from reports.compare.states import OTHERS, REGRESSIONS
 from reports.rows import ABSENT, anchor
 
-GLYPHS = {**dict.fromkeys(("broke", "new failure", "strict lost"), "✗"),
-          **dict.fromkeys(("fixed", "strict won", "stronger", "answers"), "✓"), **dict.fromkeys(("refuses", "lone skip"), "∅"),
-          "weaker": "▿", "missing": "−", "slower": "▾", "incomparable": "≠", "new": "+", "faster": "▴", "unjudged": "?",
-          "insignificant": "≈", "same": "="}
+WRONG = ("broke", "new failure", "strict lost")
+GLYPHS = {**dict.fromkeys((*WRONG, "weaker"), "✗"), **dict.fromkeys(("refuses", "lone skip"), "∅"),
+          **dict.fromkeys(("fixed", "strict won", "stronger", "answers"), "✓"), "missing": "−", "slower": "▾",
+          "incomparable": "≠", "new": "+", "faster": "▴", "unjudged": "?", "insignificant": "≈", "same": "="}
 MORE, FEWER = "▾", "▴"
 WORSE = {state: GLYPHS.get(state, MORE) for state in REGRESSIONS}
 CALM = {state: GLYPHS.get(state, "≈" if state == "still wrong" else FEWER) for state in OTHERS}
-WRONG = ("broke", "new failure", "strict lost")
 TONES = {**dict.fromkeys(WORSE, "ERROR"), **dict.fromkeys(WRONG, "FAIL"),
          **dict.fromkeys(("fixed", "strict won", "stronger", "answers", "faster"), "PASS")}
 

@@ -15,7 +15,8 @@ from reports.record import Results, read_all
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def export(paths: Iterable[str | Path], target: str | Path, samples: bool = False) -> tuple[int, Path | None, list[str]]:
+def export(paths: Iterable[str | Path], target: str | Path,
+           samples: bool = False) -> tuple[int, Path | None, list[str]]:
     """Writes the trials of results files to `target`, .csv or .parquet. Returns how many there are, the name that an
     earlier file of other content got, since nothing is written over, and what could not be read, one line each.
 

@@ -6,11 +6,10 @@ from itertools import chain
 from typing import Any
 
 from reports import fit
-from reports.non_finite import SPELLED
+from reports.non_finite import LARGEST, SPELLED
 
 NUMBER = (int, float)
 NUMBERS = [NUMBER]
-LARGEST = 10**300
 VERDICTS = ("PASS", "FAIL", "ERROR", "SKIP")
 NEEDED = (("case", dict), ("implementation", dict), ("case.id", str), ("case.name", str), ("case.world", int))
 LOAD = {"area_by_rank": NUMBERS, "need_bytes": NUMBERS, "area_by_hop": [NUMBERS]}
@@ -29,7 +28,8 @@ FORMS = {
                       "recovered": {"sentence": str, "grid": [str], "legend": str, "counts": dict}},
         "measurement": dict.fromkeys(("load_s", "forward_s", "backward_s", "step_s", "rank_step_s", "bytes_sent",
                                       "messages", "peak_bytes", "extra_bytes", "bound_forward_s", "bound_step_s",
-                                      "silent_forward_s", "silent_step_s"), NUMBERS) | {"beside": [str], "bound_kernel": str},
+                                      "silent_forward_s", "silent_step_s"), NUMBERS)
+        | {"beside": [str], "bound_kernel": str},
         "work": {**dict.fromkeys(("area", "flops_forward", "flops_backward"), NUMBER), **LOAD,
                  "layouts": dict.fromkeys(fit.LAYOUTS, LOAD)},
         "timeline": {"step_s": NUMBER, "ranks": [{

@@ -68,7 +68,8 @@ def merged(shards: Iterable[Shard]) -> list[Block]:
     """All runs of these files once, by their time, whatever the order of files is.
 
     A run that another file has further (the same header, and trials that go on from the same) is there once, as the
-    longer one. Trials whose header is lost, and which no run has, come first, so that no other run takes them for its own.
+    longer one. Trials whose header is lost, and which no run has, come first, so that no other run takes them for its
+    own.
     """
     shards = list(shards)
     runs = {run for one in shards for run in one.runs}

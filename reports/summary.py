@@ -5,7 +5,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from reports import metrics, stdout, view
+from reports import metrics, stdout, view, visible
 from reports.annotations import annotations, grouped
 from reports.markdown import LIMIT, markdown
 from reports.metrics import Trial
@@ -42,18 +42,14 @@ def summary(files: list[Results], count: int = 5) -> str:
     lines += [f"{trial.get('seconds') or 0:>10.2f}  {named(trial)}" for trial in view.slowest(trials, count)]
     lines += few([f"# skipped {len(ids)}: {name + ': ' if several else ''}{reason}"
                   for name, reason, ids in view.skips(trials, label)], count, "reason to skip", "reasons to skip")
-    return "\n".join(indented(one) for one in lines)
+    return "\n".join(visible.columns(one) for one in lines)
 
 
 def few(lines: list[str], count: int, thing: str, things: str = "") -> list[str]:
     """At most `count` lines, and one that counts those behind them."""
     rest = len(lines) - count
-    return lines if rest <= 0 else [*lines[:count], f"#   and {rest} more {thing if rest == 1 else things or thing + 's'}"]
-
-
-def indented(text: str) -> str:
-    """A line that may be read on a terminal; blanks that align it stay."""
-    return " " * (len(text) - len(text.lstrip(" "))) + "  ".join(line(part, LONG) for part in text.strip().split("  "))
+    name = thing if rest == 1 else things or f"{thing}s"
+    return lines if rest <= 0 else [*lines[:count], f"#   and {rest} more {name}"]
 
 
 def by_implementation(trials: list[Trial], label: Callable[[Trial], str]) -> list[str]:

@@ -24,7 +24,7 @@ def latest(files: Iterable[Results]) -> list[Trial]:
     nobody knows, and no failure hides behind it."""
     runs = sorted((run for results in files for run in results.runs), key=time_of)
     found: dict[tuple, tuple[Trial, Run]] = {}
-    for trial, run in ((trial, run) for run in runs for trial in run.trials):
+    for trial, run in ((trial, one) for one in runs for trial in one.trials):
         case, implementation = trial["case"], trial["implementation"]
         asked = (case["id"], case.get("digest"), str(case.get("seed")))
         key = (*asked, *(implementation.get(name) for name in ("spec", "name", "device")))

@@ -20,6 +20,11 @@ def first_line(value: object, limit: int = 400) -> str:
     return next((line(part, limit) for part in str(value or "").splitlines() if part.strip()), "")
 
 
+def columns(text: str, limit: int = 2000) -> str:
+    """A line of a table: as `line`, but the blanks that align it stay."""
+    return page(" ".join(text[:limit].expandtabs(1).splitlines()))
+
+
 def page(text: str) -> str:
     """Text of many lines with what would move, hide or end anything replaced by its code; line ends and tabs stay."""
     hidden = {ord(one): _shown(one) for one in set(text) if one not in "\n\t" and _shown(one) != one}

@@ -43,8 +43,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     """Options of the command line."""
     parser = argparse.ArgumentParser(
         prog="ringcheck compare", description="What changed between two results: what broke, what is slower or faster "
-        "beyond doubt, what sends more. Exit code 1 when something regressed, 2 when the comparison is not to be relied "
-        "on: damaged input, or less than half of it compared.",
+        "beyond doubt, what sends more. Exit code 1 when something regressed, 2 when the comparison is not to be "
+        "relied on: damaged input, or less than half of it compared.",
         formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_states(),
         usage="ringcheck compare OLD NEW | --old FILE... --new FILE... | --baseline NEW...")
     add = parser.add_argument

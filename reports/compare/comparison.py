@@ -104,7 +104,8 @@ def compare(old: Sequence[Results], new: Sequence[Results], rule: Rule | None = 
     both = [pair for pair in pairs if None not in pair]
     if not both:
         lost = "; ".join(filter(None, map(view.unread, (old, new))))
-        raise ValueError(f"nothing to compare: no case and implementation of NEW is in OLD{f' ({lost})' if lost else ''}")
+        why = f" ({lost})" if lost else ""
+        raise ValueError(f"nothing to compare: no case and implementation of NEW is in OLD{why}")
     told, timed = [changes.alone(*pair) for pair in pairs if None in pair], []
     for pair in both:
         told += _told(pair, rule, timed)

@@ -1,6 +1,10 @@
 """`ringcheck compare` and `ringcheck bless` as commands: exit codes, files, baselines, what they print."""
 
 import json
+import math
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reports import bless, build, record
-from reports.compare import baselines, environment, told
+from reports.compare import baselines, environment, states, told
 from reports.compare.command import main
 from ringcheck import cli
 from tests.reports.compared import changed, timed
@@ -153,7 +157,7 @@ def test_no_file_is_lost_to_output(sides, tmp_path, capsys):
 def test_a_page_gets_the_rows_and_what_was_compared(sides, tmp_path, capsys, monkeypatch):
     given, told = [], []
 
-    def page(files, regressions=(), against=()):
+    def page(files, regressions=(), against=(), allowed=()):
         given.extend(regressions)
         told.extend(against)
         return "<!doctype html>"
@@ -161,7 +165,9 @@ def test_a_page_gets_the_rows_and_what_was_compared(sides, tmp_path, capsys, mon
     monkeypatch.setattr(build, "page", page)
     assert ran(capsys, *sides, "--report", tmp_path / "c.html")[0] == 1
     assert [row["state"] for row in given] == ["broke", "missing", "slower", "more bytes"]
-    assert told[0].startswith(f"OLD: {sides[0]}") and told[1].startswith(f"NEW: {sides[1]}")
+    assert told[0] == "4 regressions: 1 broke, 1 missing, 1 slower, 1 more bytes"
+    assert told[1].startswith("OLD: old.jsonl, 2026") and told[2].startswith("NEW: new.jsonl, 2026")
+    assert told[-1] == "again: ringcheck compare --old old.jsonl --new new.jsonl --report report.html"
 
 
 def test_a_cut_side_and_another_environment_are_told(results_file, capsys):
@@ -260,3 +266,162 @@ def test_the_committed_baseline_is_what_bless_makes_of_the_records_beside_it():
     (folder,) = baselines.HERE.glob("cuda-2-x-nvidia-h200-*")
     (text,) = baselines.blessed([record.read(folder / "2xH200.jsonl")]).values()
     assert text == (folder / baselines.NAME).read_text()
+
+
+def test_damaged_input_is_told_in_full_and_no_gate_passes_on_it(sides, results_file, tmp_path, capsys):
+    good = results_file([timed(f"packed/{name}", TEN) for name in "ab"], "good.jsonl")
+    bad = tmp_path / "bad.jsonl"
+    lines = good.read_text().splitlines()
+    bad.write_text("\n".join([*lines[:-1], "{", lines[-1].replace('"seconds":1.5', '"seconds":"x"')]) + "\n")
+    for paths, name in (((good, bad), "NEW"), ((bad, good), "OLD")):
+        code, out, err = ran(capsys, *paths, "--json", tmp_path / "c.json", "--report", tmp_path / "c.html")
+        assert code == 2 and err.count("\n") == 1 and f"1 line and 1 field could not be read of {name}" in err
+        last = out.splitlines()[-1]
+        assert last == f"# 1 line and 1 field could not be read of {name}; no regression; 2 insignificant"
+        assert f"# {name} left out: {bad}:4: not JSON; line left out" in out
+        assert json.loads((tmp_path / "c.json").read_text())["code"] == 2
+        assert "could not be read" in (tmp_path / "c.html").read_text()
+    assert ran(capsys, good, good)[0] == 0
+
+
+def test_where_most_is_incomparable_the_sum_says_so_first_and_the_gate_does_not_pass(results_file, capsys):
+    def made(name, digests, verdict="PASS"):
+        return results_file([changed(timed(f"packed/{n}", TEN, verdict=verdict), "case.digest", digest)
+                             for n, digest in enumerate(digests)], name)
+
+    old = made("o.jsonl", "aaaa")
+    code, out, err = ran(capsys, old, made("all.jsonl", "bbbb"))
+    assert code == 2 and out.splitlines()[-1].startswith(
+        "# nothing compared: 4 trials, another case; no regression")
+    assert err == "ringcheck compare: not to be relied on: nothing compared: 4 trials, another case\n"
+    assert ran(capsys, old, made("all.jsonl", "bbbb"), "--allow", "incomparable")[0] == 0
+    assert ran(capsys, old, made("most.jsonl", "bbba"))[0] == 2 and ran(capsys, old, made("half.jsonl", "bbaa"))[0] == 0
+    other = made("other.jsonl", "aaaa")
+    other.write_text(other.read_text().replace('"torch":"2.13.0"', '"torch":"2.14.0"'))
+    code, out, _ = ran(capsys, old, other)
+    assert code == 2 and "# nothing compared: 4 trials, another environment; no regression" in out
+    code, out, _ = ran(capsys, old, made("idle.jsonl", "aaaa", "SKIP"), "--allow-missing")
+    assert code == 2 and "# nothing compared: 4 trials, skipped on one side; no regression" in out
+
+
+def test_a_common_shift_that_no_trial_alone_can_show_regresses(results_file, tmp_path, capsys):
+    old, new = (results_file([timed(f"packed/{n}", [x * factor for x in TEN[:3]]) for n in range(40)], f"{factor}.jsonl")
+                for factor in (1, 10))
+    targets = [tmp_path / name for name in ("c.json", "c.md", "c.html")]
+    code, out, _ = ran(capsys, old, new, "--json", targets[0], "--markdown", targets[1], "--report", targets[2])
+    assert code == 1 and "SLOWER  forward ms  all 40 trials together" in out
+    assert out.splitlines()[-1] == ("# 1 regression: 1 slower in 2 rows; 40 unjudged; "
+                                    "all trials together: forward ms 10, step ms 10 times as long")
+    for told_of in (out, *(target.read_text() for target in targets[1:])):
+        assert "all 40 trials together" in told_of and "no trial could be judged alone" in told_of
+        assert "told from a ratio" not in told_of
+    noise = json.loads(targets[0].read_text())["times"]["noise"]
+    assert [(one["judged"], one["shows"]) for one in noise] == [(0, None)] * 2
+    assert ran(capsys, old, new, "--allow", "slower")[0] == 0
+    code, out, _ = ran(capsys, old, old)
+    assert code == 0 and out.splitlines()[-1] == "# no regression; 40 unjudged" and "no trial could be judged" in out
+
+
+def test_a_refusal_that_is_gone_takes_nothing_away_and_a_new_failure_does(results_file, capsys):
+    old = results_file([timed("packed/a", TEN), timed("packed/b", TEN, verdict="SKIP")], "o.jsonl")
+    gone, wrong = (results_file([timed("packed/a", TEN), *more], f"{len(more)}.jsonl")
+                   for more in ([], [timed("packed/c", TEN, verdict="FAIL")]))
+    assert ran(capsys, old, gone)[0] == 0
+    code, out, _ = ran(capsys, old, wrong)
+    assert code == 1 and "# 1 regression: 1 new failure; 1 lone skip, 1 insignificant" in out
+    assert ran(capsys, old, wrong, "--allow", "new")[0] == 0
+    assert "1 new failure" in ran(capsys, old, wrong, "--allow", "new")[1]
+
+
+@pytest.mark.parametrize("flags", [("--json", "--markdown"), ("--markdown", "--report"), ("--json", "--report")])
+def test_one_file_for_two_outputs_is_refused(sides, tmp_path, capsys, flags):
+    (tmp_path / "deep").mkdir()
+    twice = tmp_path / "c", tmp_path / "deep" / ".." / "c"
+    code, out, err = ran(capsys, *sides, flags[0], twice[0], flags[1], twice[1])
+    assert (code, out, err.count("\n")) == (2, "", 1) and "named for two outputs" in err
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_change_too_small_for_the_digits_shown_is_told_with_as_many_as_it_takes(results_file, capsys):
+    both = [results_file([changed(timed("packed/a", TEN), "work.area_by_rank", area)], f"{area[1]}.jsonl")
+            for area in ([10**6, 2 * 10**6], [10**6, 2 * 10**6 + 1])]
+    (row,) = [line.split() for line in ran(capsys, *both)[1].splitlines() if "MORE IMBALANCE" in line]
+    old, new, ratio = row[-3:]
+    assert old != new and float(old) < float(new) and 1 < float(ratio) < 1.000001
+
+
+@pytest.mark.parametrize("words", [["compare", "OLD", "NEW"], ["summary", "OLD"], ["build", "OLD", "-o", "PAGE"],
+                                   ["summary", "--markdown", "NEW"], ["bless", "OLD", "--baselines", "KEPT"]])
+@pytest.mark.parametrize("module", [False, True])
+def test_what_cannot_be_said_ends_in_one_line_and_3(results_file, tmp_path, words, module):
+    many = [timed(f"packed/{n}", TEN) for n in range(300)]
+    given = {"OLD": results_file(many, "many.jsonl"), "NEW": results_file(many[:200], "fewer.jsonl"),
+             "PAGE": tmp_path / "p.html", "KEPT": tmp_path / "kept"}
+    name = f"reports.{words[0]}" if module else "ringcheck"
+    command = [sys.executable, "-m", name, *(str(given.get(word, word)) for word in words[module:])]
+    root = baselines.HERE.parents[1]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, cwd=root, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (
+        3, f"ringcheck {words[0]}: stdout cannot be written: No space left on device\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(command, cwd=root, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (3, f"ringcheck {words[0]}: stdout cannot be written: Broken pipe\n")
+
+
+def test_the_page_and_the_terminal_count_one_comparison_alike(sides, tmp_path, capsys):
+    out = ran(capsys, *sides, "--report", tmp_path / "c.html")[1]
+    page = (tmp_path / "c.html").read_text()
+    total = out.splitlines()[-1].removeprefix("# ")
+    assert total in page and f"Regressions <small>{total.split()[0]}</small>" in page
+
+
+def test_help_and_readme_say_every_state(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    readme = (baselines.HERE.parents[1] / "README.md").read_text()
+    assert set(states.MEANING) == set(states.STATES)
+    for state, meaning in states.MEANING.items():
+        assert re.search(f"^  {state} +{re.escape(meaning)}$", out, re.M) and f"`{state}`" in readme
+
+
+def test_what_is_written_says_nothing_of_where_files_lie(sides, tmp_path, capsys):
+    texts = []
+    for folder in ("one", "two/deep"):
+        (tmp_path / folder).mkdir(parents=True)
+        paths = [shutil.copy(side, tmp_path / folder) for side in sides]
+        targets = [tmp_path / folder / name for name in ("c.json", "c.md", "c.html")]
+        ran(capsys, *paths, "--json", targets[0], "--markdown", targets[1], "--report", targets[2])
+        texts.append([target.read_bytes() for target in targets])
+    assert texts[0] == texts[1] and str(tmp_path).encode() not in b"".join(texts[0])
+
+
+def test_a_baseline_is_never_replaced_by_one_that_cannot_be_read(sides, results_file, tmp_path, capsys):
+    assert blessed(capsys, tmp_path, sides[0])[0] == 0
+    (path,) = (tmp_path / "kept").glob("*/*")
+    before = path.read_bytes()
+    bad = results_file([timed(f"packed/{name}", TEN) for name in "abcd"], "bad.jsonl")
+    bad.write_text(bad.read_text().replace('"step_s":[0.01', '"step_s":["x"', 1))
+    code, out, err = blessed(capsys, tmp_path, bad)
+    assert (code, out) == (2, "") and "field measurement.step_s is no number" in err and path.read_bytes() == before
+    nan = results_file([timed(f"packed/{name}", [math.nan, 0.01, math.inf]) for name in "abcd"], "nan.jsonl")
+    code, out, err = blessed(capsys, tmp_path, nan)
+    assert (code, out) == (2, "") and "step_s: 2 of 3 are no time, such as nan" in err and path.read_bytes() == before
+    path.write_text(path.read_text() + "[1]\n")
+    code, _, err = blessed(capsys, tmp_path, sides[0])
+    assert code == 2 and "the baseline before is damaged, --drop lets go of it" in err
+    assert ran(capsys, "--baseline", sides[0], "--baselines", tmp_path / "kept")[0] == 2
+    assert blessed(capsys, tmp_path, sides[0], "--drop")[0] == 0 and path.read_bytes() == before
+
+
+def test_a_baseline_that_reads_back_as_another_is_not_written(sides, tmp_path, capsys, monkeypatch):
+    assert blessed(capsys, tmp_path, sides[0])[0] == 0
+    (path,) = (tmp_path / "kept").glob("*/*")
+    before = path.read_bytes()
+    line = baselines._line
+    monkeypatch.setattr(baselines, "_line", lambda *told: line(*told).replace('"iters":3', '"iters":33'))
+    code, _, err = blessed(capsys, tmp_path, sides[0])
+    assert code == 2 and err.count("\n") == 1 and path.read_bytes() == before

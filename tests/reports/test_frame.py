@@ -88,7 +88,7 @@ def test_hostile_values_are_text_or_none(results_file, trial, tmp_path):
 ])
 def test_what_no_metric_can_be_read_from_is_refused_with_its_name(results_file, trial, changes, message):
     with pytest.raises(ValueError, match=message):
-        record.read(results_file([{**trial(), **changes}]))
+        record.read(results_file([{**trial(), **changes}]), strict=True)
 
 
 def test_csv_reads_back_and_is_the_same_for_the_same_records(results_file, trial, tmp_path, capsys):

@@ -36,8 +36,8 @@ def test_failures_come_first_and_every_table_has_as_many_cells_as_heads(results_
 
 
 def test_a_summary_keeps_its_size_by_whole_rows_and_counts_what_is_left_out(results_file, trial):
-    trials = [trial(f"packed/n{n}", size=2, verdict="FAIL" if n % 2 else "PASS", diagnosis=WRONG if n % 2 else None)
-              for n in range(400)]
+    trials = [trial(f"packed/n{n}", size=2, verdict="FAIL" if n % 2 else "PASS",
+                    diagnosis={**WRONG, "headline": f"dk off by {n}"} if n % 2 else None) for n in range(400)]
     path = results_file(trials)
     whole = told(path)
     assert "Left out" not in whole
@@ -49,14 +49,21 @@ def test_a_summary_keeps_its_size_by_whole_rows_and_counts_what_is_left_out(resu
         assert rows and all(tuple(row) in full for row in rows)
         (last,) = re.findall(r"\*\*Left out, so that this fits into .* bytes:\*\* (.*)\.\n$", text)
         out = {what: (int(n), int(all)) for n, all, what in re.findall(r"(\d+) of (\d+) ([a-z ]+)", last)}
-        if "failures" in out:
-            assert sum(len(row) == 6 and "B4" in row[4] for row in rows) == 200 - out["failures"][0]
+        if "kinds of failure" in out:
+            assert sum(len(row) == 6 and "B4" in row[4] for row in rows) == 200 - out["kinds of failure"][0]
         assert text.count("<details>") == text.count("</details>")
+
+
+def test_failures_that_are_told_alike_are_one_row_and_each_is_in_the_table_of_all(results_file, trial):
+    text = told(results_file([trial(f"packed/n{n}", size=2, verdict="FAIL", diagnosis=WRONG) for n in range(79)]))
+    assert text.count("dk at the wrong rank") == 1 and text.count("B4: gradients") == 1
+    assert "<code>packed/n0-contiguous-w2-fp64</code> and 78 more | dk" in text and text.count("\n| FAIL |") == 80
 
 
 def test_a_summary_of_many_failures_with_long_texts_takes_a_mebibyte_at_most(results_file, trial):
     evil = {**WRONG, "headline": "|<b>é" * 100}
-    text = told(results_file([trial(f"a/{n}", verdict="FAIL", diagnosis=evil, size=2) for n in range(1500)]))
+    many = [{**evil, "headline": f"{n} {evil['headline']}"} for n in range(1500)]
+    text = told(results_file([trial(f"a/{n}", verdict="FAIL", diagnosis=one, size=2) for n, one in enumerate(many)]))
     assert (1 << 20) - 2000 < len(text.encode()) <= 1 << 20
 
 

@@ -46,7 +46,7 @@ def test_a_truncated_last_line_is_reported_and_the_rest_is_read(tmp_path):
     path.write_bytes(path.read_bytes()[:-20])
     results = record.read(path)
     assert len(results.trials) == 2
-    assert f"{path}:4: truncated last line left out" in results.warnings
+    assert f"{path}:4: truncated last line; line left out" in results.warnings
 
 
 def test_appending_after_a_cut_starts_a_line_of_its_own(tmp_path):

@@ -65,12 +65,12 @@ def test_a_run_that_goes_on_is_followed_until_it_ends(results_file, trial, tmp_p
         assert "cut: 1 of 4 trials" in ask("/")[2] and "refresh" not in ask("/page/run.jsonl")[2]
         with record.Writer(path, append=True) as writer:
             for text in (ask("/")[2], ask("/page/run.jsonl")[2]):
-                assert "goes on, 1 of 4 trials (25 %)" in text
+                assert "goes on: 1 of 4 trials (25 %)" in text
                 assert re.search(r'<head>.*<meta http-equiv="refresh" content="\d+">', text, re.S)
-            assert "<h1>– Goes on: 1 of 4 trials; all 1 trials passed</h1>" in text and "the run goes on" in text
+            assert "<h1>– Goes on: 1 of 4 trials (25 %); 1 trial passed</h1>" in text and "the run goes on" in text
             assert "Cut" not in text and "was cut" not in text
             writer.trial(trial(world=3))
-            assert "goes on, 2 of 4 trials (50 %)" in ask("/")[2]
+            assert "goes on: 2 of 4 trials (50 %)" in ask("/")[2]
             page = ask("/page/run.jsonl")[2]
             assert "packed/even-contiguous-w3-fp64" in page and "2 of 4 trials" in page
             writer.end({"counts": {}, "seconds": 1.0, "exit_code": 0})
@@ -133,7 +133,7 @@ def test_damaged_and_hostile_files_are_told_and_end_nothing(results_file, trial,
         parser.handle_starttag = lambda tag, attributes: tags.add(tag)
         parser.feed(text)
         assert not {"script", "img"} & tags and "&lt;script&gt;" in text and "not a ringcheck record" in text
-        assert "holds no record" in text and "1 unreadable line" in text
+        assert "holds no record" in text and "1 line could not be read" in text
         status, headers, told = ask("/page/empty.jsonl")
         assert status == 422 and told.count("\n") == 1 and headers["Content-Type"].startswith("text/plain")
         assert ask("/page/cut.jsonl")[0] == 200
