@@ -74,9 +74,8 @@ class Comparison:
             return "nothing compared: both sides skipped all that both have"
         reasons = dict.fromkeys(row.metric for row in self.rows if row.state == "incomparable")
         other = " and ".join("case" if metric == "digest" else metric for metric in reasons)
-        much = f"only {self.comparable} of {view.some(self.asked, 'trial')} compared" if self.comparable else \
-            f"nothing compared: {view.some(self.asked, 'trial')}"
-        return much + (f", another {other}" if other else ", skipped on one side")
+        much = f"{self.comparable or 'none'} of {view.some(self.asked, 'trial')} comparable"
+        return f"{much} (another {other})" if other else f"{much} (skipped on one side)"
 
     @property
     def code(self) -> int:

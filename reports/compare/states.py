@@ -20,7 +20,8 @@ MEANING = {
     "broke": "passed or was refused, and is wrong now",
     "new failure": "only NEW has it, and it is wrong", "strict lost": "the strict level held and no longer does",
     "weaker": "passes, held to less than before", "refuses": "passed or was wrong, and is refused now",
-    "missing": "only OLD has it, or has this number of it", "slower": "a time is longer beyond the threshold and noise",
+    "missing": "only OLD has it, or has this number of it",
+    "slower": "a time is longer beyond the threshold and noise",
     "more bytes": "sends more", "more messages": "sends more often", "more imbalance": "divides work less evenly",
     "more memory": "holds more", "still wrong": "wrong on both sides",
     "incomparable": "the case or the environment is another one",
@@ -28,8 +29,8 @@ MEANING = {
     "fixed": "was wrong and passes now", "strict won": "the strict level holds now", "stronger": "held to more",
     "answers": "was refused and passes now", "faster": "a time is shorter beyond the threshold and noise",
     "fewer bytes": "sends less", "fewer messages": "sends less often", "less imbalance": "divides work more evenly",
-    "less memory": "holds less", "unjudged": "too few samples, or no number that is one", "insignificant": "within noise",
-    "same": "as before"}
+    "less memory": "holds less", "unjudged": "too few samples, or numbers that are none",
+    "insignificant": "within noise", "same": "as before"}
 """Every state in words, in the order of STATES."""
 OPPOSITE = {"broke": "fixed", "new failure": "missing", "strict lost": "strict won", "weaker": "stronger",
             "refuses": "answers", "missing": "new", "slower": "faster", "more bytes": "fewer bytes",

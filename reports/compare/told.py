@@ -1,7 +1,6 @@
 """A comparison in words: a text table, Markdown, JSON. Text of records is shown as text, whatever it holds."""
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 

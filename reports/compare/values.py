@@ -29,7 +29,7 @@ def by_rank(trial: Trial, source: str, name: str) -> Values:
     """A list of one count for each rank of the case's world."""
     listed, world = _listed(trial, source, name), trial["case"]["world"]
     if listed and len(listed) != world:
-        return Values(wrong=f"{name} of {len(listed)} ranks where there are {world}")
+        return Values(wrong=f"{name}: {len(listed)} numbers for {world} ranks")
     return _sound(listed, name, lambda x: 0 <= x <= LARGEST, "count")
 
 

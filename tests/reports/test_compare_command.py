@@ -292,21 +292,21 @@ def test_where_most_is_incomparable_the_sum_says_so_first_and_the_gate_does_not_
     old = made("o.jsonl", "aaaa")
     code, out, err = ran(capsys, old, made("all.jsonl", "bbbb"))
     assert code == 2 and out.splitlines()[-1].startswith(
-        "# nothing compared: 4 trials, another case; no regression")
-    assert err == "ringcheck compare: not to be relied on: nothing compared: 4 trials, another case\n"
+        "# none of 4 trials comparable (another case); no regression")
+    assert err == "ringcheck compare: not to be relied on: none of 4 trials comparable (another case)\n"
     assert ran(capsys, old, made("all.jsonl", "bbbb"), "--allow", "incomparable")[0] == 0
     assert ran(capsys, old, made("most.jsonl", "bbba"))[0] == 2 and ran(capsys, old, made("half.jsonl", "bbaa"))[0] == 0
     other = made("other.jsonl", "aaaa")
     other.write_text(other.read_text().replace('"torch":"2.13.0"', '"torch":"2.14.0"'))
     code, out, _ = ran(capsys, old, other)
-    assert code == 2 and "# nothing compared: 4 trials, another environment; no regression" in out
+    assert code == 2 and "# none of 4 trials comparable (another environment); no regression" in out
     code, out, _ = ran(capsys, old, made("idle.jsonl", "aaaa", "SKIP"), "--allow-missing")
-    assert code == 2 and "# nothing compared: 4 trials, skipped on one side; no regression" in out
+    assert code == 2 and "# none of 4 trials comparable (skipped on one side); no regression" in out
 
 
 def test_a_common_shift_that_no_trial_alone_can_show_regresses(results_file, tmp_path, capsys):
-    old, new = (results_file([timed(f"packed/{n}", [x * factor for x in TEN[:3]]) for n in range(40)], f"{factor}.jsonl")
-                for factor in (1, 10))
+    old, new = (results_file([timed(f"packed/{n}", [x * factor for x in TEN[:3]]) for n in range(40)],
+                             f"{factor}.jsonl") for factor in (1, 10))
     targets = [tmp_path / name for name in ("c.json", "c.md", "c.html")]
     code, out, _ = ran(capsys, old, new, "--json", targets[0], "--markdown", targets[1], "--report", targets[2])
     assert code == 1 and "SLOWER  forward ms  all 40 trials together" in out

@@ -31,7 +31,8 @@ def states_of(old, new, *arguments, **environment):
 
 @pytest.mark.parametrize(("before", "after", "state"), [
     ("PASS", "FAIL", "broke"), ("PASS", "ERROR", "broke"), ("SKIP", "FAIL", "broke"), ("FAIL", "PASS", "fixed"),
-    ("ERROR", "SKIP", "refuses"), ("FAIL", "SKIP", "refuses"), ("SKIP", "ERROR", "broke"), ("FAIL", "FAIL", "still wrong"), ("FAIL", "ERROR", "still wrong"),
+    ("ERROR", "SKIP", "refuses"), ("FAIL", "SKIP", "refuses"), ("SKIP", "ERROR", "broke"),
+    ("FAIL", "FAIL", "still wrong"), ("FAIL", "ERROR", "still wrong"),
     ("PASS", "SKIP", "refuses"), ("SKIP", "PASS", "answers"),
 ])
 def test_verdicts(before, after, state):
@@ -77,7 +78,7 @@ def test_a_count_that_is_no_longer_taken_is_missing():
 
 @pytest.mark.parametrize("name", ["bytes_sent", "messages", "extra_bytes"])
 @pytest.mark.parametrize(("values", "why"), [
-    ([4096, math.nan], "1 of 2 are no count, such as nan"), ([4096], "of 1 ranks where there are 2"),
+    ([4096, math.nan], "1 of 2 are no count, such as nan"), ([4096], "1 numbers for 2 ranks"),
     ([4096, True], "such as True"), ([4096, -1], "such as -1"), ([1e308, 1e308], "such as 1e+308"),
     ([10**400, 1], "such as a number beyond all reason"), ([4096, "8"], "such as '8'"), ([4096, None], "such as None"),
 ])
@@ -154,7 +155,7 @@ def test_too_little_that_could_be_compared_is_code_2_unless_it_is_allowed():
     old = [timed(f"packed/{name}", TEN) for name in "abcd"]
     other = [changed(each, "case.digest", "f" * 12) for each in old]
     allowed = Rule(allowed=frozenset({"incomparable"}))
-    for few, words in ((0, "nothing compared: 4 trials, another case"), (1, "only 1 of 4 trials compared")):
+    for few, words in ((0, "none of 4 trials comparable (another case)"), (1, "1 of 4 trials comparable")):
         found = compare(old, old[:few] + other[few:])
         assert found.code == 2 and found.total.startswith(words)
         assert compare(old, old[:few] + other[few:], allowed).code == 0
@@ -170,7 +171,7 @@ def test_skips_alone_compare_nothing_and_are_left_out_of_what_was_asked():
     passed = [timed(f"packed/{name}", TEN) for name in "ab"]
     assert compare([*passed, *skipped[2:]], [*passed, *skipped[2:]]).code == 0
     found = compare(passed, skipped[:2], Rule(allowed=frozenset(states.ABSENT)))
-    assert found.code == 2 and found.total.startswith("nothing compared: 2 trials, skipped on one side")
+    assert found.code == 2 and found.total.startswith("none of 2 trials comparable (skipped on one side)")
 
 
 def test_untimed_runs_are_held_to_the_bytes_of_their_first_step():
