@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import math
 import os
+import re
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,6 +24,8 @@ from reports.record import Results, read_all
 HERE = Path(__file__).parent
 OPEN_UP_TO = 40
 IN_FULL = 60
+WORDED = 9
+NUMERIC = re.compile(r"[-+]?[\d.,]+(e[-+]?\d+)?$|[-–∞]$|nan$")
 GLYPHS = {"PASS": "✓", "FAIL": "✗", "ERROR": "!", "SKIP": "–"}
 LEFT_OUT = 20
 
@@ -56,7 +59,7 @@ def templates() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(number=number, command=shlex.join, clip=view.clip)
+    environment.filters.update(number=number, command=shlex.join, clip=view.clip, worded=worded)
     return environment
 
 
@@ -168,6 +171,12 @@ def told(value: Any) -> str:
 def number(value: float | None, form: str = ".2f") -> str:
     """A figure of the page; an en dash where there is none."""
     return format(value, form) if isinstance(value, (int, float)) else "–"
+
+
+def worded(rows: Sequence[Sequence[str]]) -> str:
+    """Classes of a number table that name its columns of words, c1 the first: words begin at the left."""
+    columns = [place for place, cells in enumerate(zip(*rows), 1) if not all(map(NUMERIC.match, cells))]
+    return " ".join(f"c{place}" for place in columns if 1 < place <= WORDED)
 
 
 def check(target: str | Path, results: str | Path) -> None:

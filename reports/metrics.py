@@ -181,6 +181,12 @@ def sent_mb(trial: Trial) -> float | None:
     return max(sent) / 1e6 if sent else None
 
 
+def messages(trial: Trial) -> float | None:
+    """Messages that all ranks together sent in one forward and backward. Number, lower is better."""
+    sent = _measured(trial, "messages")
+    return sum(sent) if sent else None
+
+
 def extra_gib(trial: Trial) -> float | None:
     """Peak memory of a step beyond inputs, outputs and gradients, fullest rank. GiB, lower is better."""
     extra = _measured(trial, "extra_bytes")

@@ -143,7 +143,7 @@ def _ends(
     room: int
 ) -> str:
     """Labels of levels and beside the last points, moved apart, each with a fine line to what it names."""
-    ends = [(across(x), up(y)) for one in series if one.points for x, y in middles(one.points)[-1:]]
+    ends = [(across(x), up(y)) for one in series if one.points for x, y in [_end(one.points)]]
     ends += [(right - 6, up(level)) for level, _ in levels]
     told = [svg.cut(one.label, room) for one in series if one.points] + [svg.cut(words, room) for _, words in levels]
     places = axes.spread([y for _, y in ends], 12, up.end, up.start)
@@ -153,6 +153,12 @@ def _ends(
     )
     words = (svg.text(right + 12, place + 3.5, label) for label, place in zip(told, places))
     return svg.path("leader", leaders) + "".join(words)
+
+
+def _end(points: Sequence[Point]) -> Point:
+    """Of the points furthest right the one in the middle, so that a label leads to something that is there."""
+    last = sorted(point for point in points if point[0] == max(x for x, _ in points))
+    return last[(len(last) - 1) // 2]
 
 
 def middles(points: Sequence[Point]) -> list[Point]:

@@ -31,7 +31,7 @@ def throughput(trials: Sequence[Trial], files: Sequence[Results] = ()) -> Figure
         "lines join one problem at several sizes, through medians; higher is better."
     )
     if bounds:
-        caption += " Black dashes: the fastest kernel alone on the busiest rank's work; exchange can only slow it."
+        caption += " Dashes: the fastest kernel alone on the busiest rank's work; exchange can only slow it."
     bound = {id(trial): value for trial, _, value in bounds}
     table = _table(
         rows, lambda trial: (values.short(bound.get(id(trial))), values.short(values.of(metrics.share_step, trial)))

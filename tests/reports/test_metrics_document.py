@@ -10,6 +10,7 @@ from statistics import median
 import pytest
 
 from reports import metrics, record
+from reports.compare import counts, times
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -119,3 +120,10 @@ def test_records_of_the_examples_are_as_the_document_describes_them():
     assert (one["case"]["tokens"], one["case"]["world"], RECORDS["B"]["case"]["world"]) == (256, 2, 1)
     assert RECORDS["C"]["case"]["tokens"] == 128 and large["case"]["tokens"] == 65536
     assert all(math.isfinite(number) for number in numbers(json.loads(json.dumps(one))))
+
+
+def test_every_number_that_a_comparison_gates_has_its_row_and_its_heading():
+    rows = dict(re.findall(r"^\| (`.+`) \| \[(.+?)\]", TEXT, re.M))
+    told = {name: heading for names, heading in rows.items() for name in re.findall("`(.+?)`", names)}
+    gated = {one.metric for one in counts.COUNTS} | {metric for metric, _ in times.METRICS}
+    assert gated <= set(told) and set(told.values()) <= set(SECTIONS)

@@ -56,6 +56,11 @@ def test_a_figure_of_the_gallery_has_its_numbers_and_its_metric(results_file, tr
     assert page.index(">Load</a>") < page.index('id="load-by-rank"')
 
 
+def test_words_of_a_number_table_begin_at_the_left():
+    rows_there = [("a/x", "ring", "2", "1.5e-6", "✗ 1/3"), ("b", "ring", "–", "nan", "–")]
+    assert build.worded(rows_there) == "c2 c5" and build.worded([]) == ""
+
+
 def test_every_svg_has_a_title_and_every_id_is_one(results_file, trial):
     page = Page(build_page(results_file([trial(), trial(), trial(dtype="bf16", verdict="FAIL", ratio=2)])))
     ids = [found["id"] for _, found in page.tags if "id" in found]

@@ -1,6 +1,7 @@
 """The console script and the lazy door, from directories that hold folders named as ours."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,25 @@ def results_file_in():
         return directory / "r.jsonl"
 
     return write
+
+
+def test_help_names_every_command(capsys):
+    assert cli.answer(["--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert [name for name in cli.COMMANDS if name != "serve" and not re.search(rf"\b{name}\b", told)] == []
+
+
+@pytest.mark.parametrize("words", [["build"], ["summary"], ["summary", "--markdown"], ["compare"]], ids=" ".join)
+def test_an_output_that_takes_no_more_is_one_line(tmp_path, words):
+    lines = ['{"kind":"run","schema":1,"time":"x"}']
+    for n in range(400):
+        lines.append(f'{{"kind":"trial","schema":1,"case":{{"id":"a{n}","name":"a","world":1}},'
+                     f'"implementation":{{"spec":"r"}},"verdict":"FAIL","reason":"{n}"}}')
+    (tmp_path / "r.jsonl").write_text("\n".join(lines))
+    more = {"build": ["-o", str(tmp_path / "x.html")], "compare": ["r.jsonl"]}.get(words[0], ["--top", "400"])
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "ringcheck", words[0], "r.jsonl", *more, *words[1:]]
+        ran = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=full,
+                             stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 3 and "Traceback" not in ran.stderr
+    assert ran.stderr.splitlines()[-1] == f"ringcheck {words[0]}: stdout cannot be written: No space left on device"

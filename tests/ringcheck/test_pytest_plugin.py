@@ -6,7 +6,7 @@ import time
 import pytest
 
 from ringcheck.client import Server, ServerError
-from ringcheck.pytest_plugin import expected_failures
+from ringcheck.expected import expected_failures
 
 
 @pytest.fixture
