@@ -1,13 +1,13 @@
 """`ringcheck bless NEW.jsonl`: makes NEW the baseline that later results of its environment are compared with."""
 
 import argparse
-import json
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from reports import keep, reading, record, view, visible
-from reports.compare import baselines, comparison, environment, sides, told
+from reports import keep, record, stdout, view, visible
+from reports.compare import baselines, comparison, counts, environment, sides, times, told
 from reports.compare.comparison import Rule
 from reports.compare.environment import Key
 from reports.record import Results
@@ -15,6 +15,7 @@ from reports.record import Results
 WRONG = ("FAIL", "ERROR")
 
 
+@stdout.guarded("ringcheck bless")
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, or 2 with one line on stderr, and nothing is written."""
     parser = argparse.ArgumentParser(
@@ -26,25 +27,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--drop", action="store_true", help="also let go of trials of the baseline that NEW lacks")
     options = parser.parse_args(arguments)
     try:
-        for line in bless(options.results, Path(options.baselines), options.with_failures, options.drop):
-            print(visible.line(line))
+        lines = bless(options.results, Path(options.baselines), options.with_failures, options.drop)
     except ValueError as error:
         print(f"ringcheck bless: {visible.line(error)}", file=sys.stderr)
         return 2
+    stdout.say("\n".join(map(visible.line, lines)))
     return 0
 
 
 def bless(paths: Sequence[str | Path], where: Path, failures: bool = False, drop: bool = False) -> list[str]:
     """Writes the baseline of each environment of these files; returns what changed against those before.
 
-    Raises ValueError, and writes nothing, for a run that was cut, for a file of which anything could not be read, for
-    failures without `failures`, and, without `drop`, for a baseline whose trials the files lack or that is damaged.
+    Raises ValueError, and writes nothing, for a run that was cut, for a file of which anything could not be read, for a
+    pass with numbers that are none, for failures without `failures`, and, without `drop`, for a baseline whose trials
+    the files lack or that is damaged.
     """
     files = sides.files(paths)
     check(files, failures)
     texts = baselines.blessed(files)
-    for text in texts.values():
-        _check_readable(text)
+    for key, text in texts.items():
+        _check_readable(key, text)
     befores = {key: _before(key, where, drop) for key in texts}
     for key, before in befores.items():
         if before and not drop:
@@ -64,8 +66,11 @@ def check(files: Sequence[Results], failures: bool) -> None:
     trials = sides.taken(files)
     wrong = [one.name[0] for one in trials if one.trial["verdict"] in WRONG]
     if wrong and not failures:
-        raise ValueError(f"{view.some(len(wrong), 'trial')} failed ({view.few(wrong)}): repair them, or bless "
-                         f"--with-failures")
+        failed = view.some(len(wrong), "trial")
+        raise ValueError(f"{failed} failed ({view.few(wrong)}): repair them, or bless --with-failures")
+    for one in trials:
+        if one.trial["verdict"] == "PASS" and (words := [*times.unusable(one.trial), *counts.unusable(one.trial)]):
+            raise ValueError(f"{one.name[0]}: {words[0]}: nothing can be held to that")
     if not any(one.trial["verdict"] in ("PASS", *WRONG) for one in trials):
         raise ValueError("nothing ran: there is nothing to bless")
 
@@ -81,10 +86,14 @@ def _before(key: Key, where: Path, drop: bool) -> Results | None:
         raise ValueError(f"the baseline before is damaged, --drop lets go of it: {error}") from error
 
 
-def _check_readable(text: str) -> None:
-    """Raises ValueError for a baseline that could not be read back, before anything is written."""
-    for line in text.splitlines():
-        reading.mended(json.loads(line), strict=True)
+def _check_readable(key: Key, text: str) -> None:
+    """Raises ValueError where the very bytes, written and read back, are not the same baseline."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / baselines.NAME
+        path.write_text(text, encoding="utf-8")
+        again = baselines.blessed([record.read(path, strict=True)])
+    if again != {key: text}:
+        raise ValueError("the baseline would read back as another one; nothing is written")
 
 
 def _check_kept(before: Results, files: Sequence[Results], key: Key) -> None:

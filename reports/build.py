@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from reports import changes, figures, keep, rows, view, visible
+from reports import changes, figures, keep, rows, stdout, view, visible
 from reports.figure import Figure
 from reports.gallery import gallery
 from reports.masks import masks
@@ -211,6 +211,7 @@ def made(paths: Iterable[str | Path], target: str | Path, regressions: Iterable[
     return files
 
 
+@stdout.guarded("ringcheck build")
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, with a line on stderr for whatever could not be read and is left out; or 2 with one line on stderr
     where nothing could."""
@@ -227,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     for words in view.left_out(files):
         print(f"ringcheck build: {visible.line(words)}", file=sys.stderr)
-    print(f"# {view.summed(files)}: {options.output}")
+    stdout.say(f"# {view.summed(files)}: {options.output}")
     return 0
 
 

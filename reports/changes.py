@@ -8,15 +8,15 @@ from reports import view
 from reports.compare.states import OTHERS, REGRESSIONS
 from reports.rows import ABSENT, anchor
 
-WRONG = ("broke", "answers wrong", "new failure", "strict lost")
-GLYPHS = {**dict.fromkeys((*WRONG, "checks less"), "✗"), **dict.fromkeys(("refuses", "withdrawn", "lone skip"), "∅"),
-          **dict.fromkeys(("fixed", "strict won", "checks more", "answers"), "✓"), "missing": "−", "slower": "▾",
+WRONG = ("broke", "new failure", "strict lost")
+GLYPHS = {**dict.fromkeys((*WRONG, "weaker"), "✗"), **dict.fromkeys(("refuses", "lone skip"), "∅"),
+          **dict.fromkeys(("fixed", "strict won", "stronger", "answers"), "✓"), "missing": "−", "slower": "▾",
           "incomparable": "≠", "new": "+", "faster": "▴", "unjudged": "?", "insignificant": "≈", "same": "="}
 MORE, FEWER = "▾", "▴"
 WORSE = {state: GLYPHS.get(state, MORE) for state in REGRESSIONS}
 CALM = {state: GLYPHS.get(state, "≈" if state == "still wrong" else FEWER) for state in OTHERS}
 TONES = {**dict.fromkeys(WORSE, "ERROR"), **dict.fromkeys(WRONG, "FAIL"),
-         **dict.fromkeys(("fixed", "strict won", "answers", "faster"), "PASS")}
+         **dict.fromkeys(("fixed", "strict won", "stronger", "answers", "faster"), "PASS")}
 
 
 def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str],
@@ -29,7 +29,7 @@ def changes(rows: Iterable[Mapping[str, Any]], anchors: Collection[str],
     states = [*WORSE, *CALM]
     told = sorted((_told(row, anchors) for row in rows),
                   key=lambda row: states.index(row["state"]) if row["state"] in states else len(WORSE))
-    calm = {*CALM, *allowed}
+    calm = {*CALM, *allowed, *(("new failure",) if "new" in allowed else ())}
     worse, rest = ([row for row in told if (row["state"] in calm) is quiet] for quiet in (False, True))
     marks = {row["state"]: (row["glyph"], row["tone"]) for row in worse}
     headline = [(state, number, *marks[state]) for state, number in _trials(worse)]

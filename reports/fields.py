@@ -6,11 +6,10 @@ from itertools import chain
 from typing import Any
 
 from reports import fit
-from reports.non_finite import SPELLED
+from reports.non_finite import LARGEST, SPELLED
 
 NUMBER = (int, float)
 NUMBERS = [NUMBER]
-LARGEST = 10**300
 VERDICTS = ("PASS", "FAIL", "ERROR", "SKIP")
 NEEDED = (("case", dict), ("implementation", dict), ("case.id", str), ("case.name", str), ("case.world", int))
 LOAD = {"area_by_rank": NUMBERS, "need_bytes": NUMBERS, "area_by_hop": [NUMBERS]}

@@ -5,7 +5,7 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from reports import metrics, view, visible
+from reports import metrics, stdout, view, visible
 from reports.annotations import annotations, grouped
 from reports.markdown import LIMIT, markdown
 from reports.metrics import Trial
@@ -94,6 +94,7 @@ def told(files: list[Results], options: argparse.Namespace) -> str:
     return "\n".join(annotations(files)) if options.annotations else summary(files, options.top)
 
 
+@stdout.guarded("ringcheck summary")
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0, also where something could not be read, which is told; or 2 with one line on stderr."""
     parser = argparse.ArgumentParser(prog="ringcheck summary", description="Results files in a few lines.")
@@ -113,7 +114,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"ringcheck summary: {line(error)}", file=sys.stderr)
         return 2
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    print(text, end="" if text.endswith("\n") or not text else "\n")
+    stdout.say(text)
     return 0
 
 

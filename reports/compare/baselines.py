@@ -78,7 +78,12 @@ def _pruned(trial: dict[str, Any]) -> dict[str, Any]:
 
 
 def _worst(trial: dict[str, Any]) -> list[dict[str, Any]]:
-    return [found for level in ("required", "strict") if (found := metrics.worst(trial, level))]
+    """The worst deviation of each level and tensor that was compared: what a pass was held to."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in trial.get("deviations") or []:
+        found.setdefault(changes.judged(one), []).append(one)
+    parts = ({**trial, "deviations": found[key]} for key in sorted(found))
+    return [one for part in parts for level in changes.LEVELS if (one := metrics.worst(part, level))]
 
 
 def _some(part: Any, names: Sequence[str]) -> dict[str, Any] | None:

@@ -40,8 +40,13 @@ class Ratio:
 
     @cached_property
     def chance(self) -> float:
-        """Twice the share of resamples on the other side of 1, but no less than `fewest`."""
-        return min(1.0, max(2 * min(self._tail(0.0, 1), self._tail(0.0, -1)), fewest(*self.counted)))
+        """Twice the share of resamples on the other side of 1, but no less than `least`."""
+        return min(1.0, max(2 * min(self._tail(0.0, 1), self._tail(0.0, -1)), self.least))
+
+    @property
+    def least(self) -> float:
+        """The least chance that so many samples can have."""
+        return fewest(*self.counted)
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """What resamples leave at most alpha/2 below and above."""
@@ -67,6 +72,20 @@ class Ratio:
             half = (inner + outer) / 2
             inner, outer = (inner, half) if self._tail(half, side) <= share else (half, outer)
         return outer
+
+
+class Shift(Ratio):
+    """The median of many ratios, one a trial, against 1: `new` are the ratios, `old` is (1.0,)."""
+
+    @property
+    def least(self) -> float:
+        """The chance that all of them lie on one side of 1."""
+        return 2.0 ** (1 - len(self.new))
+
+
+def shift(ratios: Sequence[float], scatter: float) -> Shift:
+    """What so many ratios say together; `scatter` is what all trials of a run may have in common."""
+    return Shift((1.0,), tuple(ratios), (1, len(ratios)), scatter)
 
 
 def grown(log: float) -> float:

@@ -6,22 +6,23 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
-from reports import build, keep, view, visible
+from reports import build, keep, stdout, view, visible
 from reports.compare import baselines, comparison, told
 from reports.compare.comparison import Comparison, Rule
-from reports.compare.states import ABSENT, MEANING, OTHERS, REGRESSIONS, UNDECIDED
+from reports.compare.states import ABSENT, ALLOWED, MEANING, OTHERS, REGRESSIONS
 from reports.record import Results
 
-ALLOWED = (*REGRESSIONS[1:], *UNDECIDED)
 JSON = b'{\n "kind": "comparison"'
 
 
+@stdout.guarded("ringcheck compare")
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0: nothing regressed, 1: something did, 2 with one line on stderr: bad usage, an unreadable file,
-    nothing to compare; or, after all is told, that something of either side had to be left out or that most of it
-    could not be compared."""
+    nothing to compare; or, after all is told, that something of either side had to be left out or that less than half
+    of it could be compared; 3: what was found could not be said."""
     options = parsed(arguments)
     try:
         old, new = _sides(options)
@@ -31,9 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"ringcheck compare: {visible.line(error)}", file=sys.stderr)
         return 2
-    print(told.text(found, options.all))
+    stdout.say(told.text(found, options.all))
     if found.code == 2:
-        why = "; ".join(filter(None, [found.damaged, *found.doubts]))
+        why = "; ".join(filter(None, [found.damaged, found.doubt]))
         print(f"ringcheck compare: not to be relied on: {visible.line(why)}", file=sys.stderr)
     return found.code
 
@@ -43,7 +44,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="ringcheck compare", description="What changed between two results: what broke, what is slower or faster "
         "beyond doubt, what sends more. Exit code 1 when something regressed, 2 when the comparison is not to be "
-        "relied on: damaged input, or most of it incomparable.",
+        "relied on: damaged input, or less than half of it compared.",
         formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_states(),
         usage="ringcheck compare OLD NEW | --old FILE... --new FILE... | --baseline NEW...")
     add = parser.add_argument
@@ -57,7 +58,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
         help="1 less the share of false alarms among the times told slower or faster")
     add("--memory-threshold", type=_share, default=0.0, metavar="SHARE", help="by how much memory may grow")
     add("--allow", action="append", default=[], choices=ALLOWED, metavar="STATE",
-        help=f"tell it, but exit 0: {', '.join(ALLOWED)}")
+        help=f"tell it, but exit 0: {', '.join(ALLOWED)}; new: a new failure, incomparable: too little compared")
     add("--allow-missing", action="store_true", help=f"the same as --allow {' --allow '.join(ABSENT)}")
     add("--all", action="store_true", help="also rows that say that nothing changed")
     add("--json", metavar="FILE", help="every row as JSON")
@@ -115,10 +116,10 @@ def _rule(options: argparse.Namespace) -> Rule:
 
 def _check_targets(options: argparse.Namespace, inputs: list[str]) -> None:
     """Raises ValueError for a place where something else lies than an earlier comparison, or that is named twice."""
-    wanted = list(filter(None, (options.json, options.markdown, options.report)))
-    for number, one in enumerate(wanted):
-        if any(keep.same(one, other) for other in wanted[:number]):
-            raise ValueError(f"{one} is named for two outputs")
+    wanted = [one for one in (options.json, options.markdown, options.report) if one]
+    for one, other in combinations(wanted, 2):
+        if keep.same(one, other):
+            raise ValueError(f"{one} and {other} are one file, named for two outputs")
     for target, begins in ((options.json, JSON), (options.markdown, told.MARK.encode())):
         if not target:
             continue

@@ -1,6 +1,5 @@
 """OLD against NEW: every row, worst first, and what the times are worth."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from reports import view
-from reports.compare import changes, environment, sides, states, times
+from reports.compare import changes, counts, environment, sides, states, times
+from reports.compare.noise import Noise
 from reports.compare.sides import Pair
 from reports.compare.states import Row
-from reports.compare.times import Noise
 from reports.record import Results
 
 
@@ -22,7 +21,7 @@ class Rule:
     threshold   least distance of a ratio of times from 1, as a share
     confidence  1 less the share of the times told slower or faster that are expected to be false
     memory      by how much memory may grow, as a share
-    allowed     states that are told and regress nothing; "incomparable" and "unjudged" are then no doubt either
+    allowed     states that are told and regress nothing; "incomparable" is then no doubt either
     """
 
     threshold: float = 0.05
@@ -33,18 +32,24 @@ class Rule:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that there is to tell of two sides."""
+    """All that there is to tell of two sides.
+
+    compared    trials on both sides
+    asked       those of them that a side did not skip
+    comparable  those of these that both sides answered, of one case in one environment
+    """
 
     old: list[Results]
     new: list[Results]
     rule: Rule
     rows: list[Row]
     compared: int
+    asked: int
+    comparable: int
     changed: list[tuple[str, str, str]]
     noise: list[Noise]
     level: float
     tested: int
-    ran: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -61,32 +66,34 @@ class Comparison:
         return ", ".join(f"{words} of {name}" for name, words in told if words)
 
     @property
-    def doubts(self) -> list[str]:
-        """Why nothing, or less than half of what both sides have, was compared; what is allowed is no doubt."""
-        found, unlike = [], sum(row.state == "incomparable" for row in self.rows)
-        if "incomparable" not in self.rule.allowed and not self.ran:
-            found.append("nothing compared: no trial ran on both sides")
-        elif "incomparable" not in self.rule.allowed and 2 * unlike > self.compared:
-            reasons = dict.fromkeys(row.metric for row in self.rows if row.state == "incomparable")
-            other = " and ".join("case" if metric == "digest" else metric for metric in reasons)
-            nothing = "nothing compared: " if unlike == self.compared and list(reasons) == ["digest"] else ""
-            found.append(f"{nothing}{unlike} of {view.some(self.compared, 'trial')} incomparable (another {other})")
-        if "unjudged" not in self.rule.allowed:
-            found += [f"{one.metric} not judged, too few samples, yet all {one.trials} trials together {one.shift:.3g} "
-                      "times as long" for one in self.noise if 2 * one.unjudged > one.trials >= times.ENOUGH
-                      and abs(math.log(one.shift)) > math.log1p(self.rule.threshold)]
-        return found
+    def doubt(self) -> str:
+        """Why a comparison that found nothing says nothing: no pair, or less than half, could be compared."""
+        if self.comparable and 2 * self.comparable >= self.asked:
+            return ""
+        if not self.asked:
+            return "nothing compared: both sides skipped all that both have"
+        reasons = dict.fromkeys(row.metric for row in self.rows if row.state == "incomparable")
+        other = " and ".join("case" if metric == "digest" else metric for metric in reasons)
+        much = f"{self.comparable or 'none'} of {view.some(self.asked, 'trial')} comparable"
+        return f"{much} (another {other})" if other else f"{much} (skipped on one side)"
 
     @property
     def code(self) -> int:
-        """2 where the comparison is not to be relied on, 1 where something regressed, else 0."""
-        return 2 if self.damaged or self.doubts else int(self.regressed)
+        """2 where something could not be read, 1 where something regressed, 2 where too little was compared and that
+        is not allowed, else 0."""
+        if self.damaged:
+            return 2
+        doubt = self.doubt and "incomparable" not in self.rule.allowed
+        return 1 if self.regressed else 2 if doubt else 0
 
     @property
     def total(self) -> str:
         """All of it in one line, what it is not to be relied on for first."""
         rows = Counter(row.state for row in self.rows)
-        return "; ".join(filter(None, [self.damaged, *self.doubts, states.total(self.counts, self.rule.allowed, rows)]))
+        total = states.total(self.counts, self.rule.allowed, rows)
+        moved = [f"{row.metric} {row.ratio:.3g}" for row in self.rows if row.together > 1 and row.ratio]
+        shift = f"all trials together: {', '.join(moved)} times as long" if moved else ""
+        return "; ".join(filter(None, [self.damaged, self.doubt, total, shift]))
 
 
 def compare(old: Sequence[Results], new: Sequence[Results], rule: Rule | None = None) -> Comparison:
@@ -106,9 +113,9 @@ def compare(old: Sequence[Results], new: Sequence[Results], rule: Rule | None = 
     known = {(row.case, row.implementation) for row in told}
     told += [Row("same", *pair[1].name, "verdict", pair[0].trial["verdict"], pair[1].trial["verdict"])
              for pair in both if pair[1].name not in known]
-    ran = sum(all(one.trial["verdict"] != "SKIP" for one in pair) for pair in both)
-    return Comparison(list(old), list(new), rule, states.ordered(told), len(both), _changed(both), measured.noise,
-                      measured.level, measured.tested, ran)
+    asked = [pair for pair in both if any(one.trial["verdict"] != "SKIP" for one in pair)]
+    return Comparison(list(old), list(new), rule, states.ordered(told), len(both), len(asked),
+                      sum(map(_comparable, asked)), _changed(both), measured.noise, measured.level, measured.tested)
 
 
 def rows(old: Sequence[Results], new: Sequence[Results], rule: Rule | None = None) -> list[dict[str, Any]]:
@@ -131,10 +138,14 @@ def _told(pair: Pair, rule: Rule, timed: list[Pair]) -> list[Row]:
     found = list(changes.verdicts(*pair))
     obstacles = list(changes.obstacles(*pair))
     if all(row.metric != "digest" for row in obstacles):
-        found += changes.counts(*pair, rule.memory)
+        found += counts.counts(*pair, rule.memory)
     if not obstacles and all(one.trial["verdict"] == "PASS" for one in pair):
         timed.append(pair)
     return found + obstacles
+
+
+def _comparable(pair: Pair) -> bool:
+    return all(one.trial["verdict"] != "SKIP" for one in pair) and not any(changes.obstacles(*pair))
 
 
 def _changed(pairs: Sequence[Pair]) -> list[tuple[str, str, str]]:

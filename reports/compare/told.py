@@ -1,14 +1,13 @@
 """A comparison in words: a text table, Markdown, JSON. Text of records is shown as text, whatever it holds."""
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 
 from reports import non_finite, view, visible
 from reports.compare.comparison import Comparison
+from reports.compare.noise import Noise
 from reports.compare.states import QUIET, REGRESSIONS, Row
-from reports.compare.times import Noise
 from reports.record import Results
 
 HEAD = ("state", "metric", "case", "implementation", "old", "new", "ratio", "interval", "note")
@@ -61,6 +60,8 @@ def as_json(comparison: Comparison) -> str:
         "kind": "comparison", "schema": 1,
         "old": [one.path for one in comparison.old], "new": [one.path for one in comparison.new],
         "total": comparison.total, "regressed": comparison.regressed, "code": comparison.code,
+        "doubt": comparison.doubt, "compared": comparison.compared, "asked": comparison.asked,
+        "comparable": comparison.comparable,
         "left_out": [words for one in (*comparison.old, *comparison.new) for words in one.left_out],
         "counts": comparison.counts,
         "rule": {"threshold": rule.threshold, "confidence": rule.confidence, "memory": rule.memory,
@@ -68,7 +69,7 @@ def as_json(comparison: Comparison) -> str:
         "environment": [dict(zip(("part", "old", "new"), part)) for part in comparison.changed],
         "times": {"tested": comparison.tested, "level": comparison.level,
                   "noise": [dict(vars(one)) for one in comparison.noise]},
-        "rows": [row.plain | {"note": row.note} for row in comparison.rows],
+        "rows": [row.plain | {"note": row.note, "together": row.together} for row in comparison.rows],
     }
     return json.dumps(non_finite.plain(told), allow_nan=False, indent=1) + "\n"
 
@@ -82,8 +83,8 @@ def preface(comparison: Comparison) -> list[str]:
     lines += [f"environment {name}: {old} -> {new}" for name, old, new in comparison.changed]
     if comparison.tested:
         lines.append(f"{view.some(comparison.tested, 'time')} tested, each with an interval of "
-                     f"{1 - comparison.level:.4%}, so that at most {1 - rule.confidence:.3g} of those told slower or "
-                     f"faster are expected to be false")
+                     f"{1 - comparison.level:.4%}, so that at most {1 - rule.confidence:.3g} of those told "
+                     f"slower or faster are expected to be false")
     lines += [_noisy(one) for one in comparison.noise]
     return [visible.line(line, LONG) for line in lines]
 
@@ -109,29 +110,41 @@ def folded(rows: Iterable[Row], every: bool = False) -> list[tuple[Row, int]]:
 
 def cells(row: Row, stands_for: int = 1) -> list[str]:
     """A row as text."""
-    ratio = "" if row.ratio is None else f"{row.ratio:.3f}"
-    if row.ratio is not None and row.ratio != 1 and float(ratio) == 1:
-        ratio = f"{row.ratio:.9g}"
-    interval = "" if row.low is None or row.high is None else f"{row.low:.3f} to {row.high:.3f}"
+    interval = "" if row.low is None or row.high is None else f"{_ratio(row.low)} to {_ratio(row.high)}"
     where = [row.case, row.implementation] if stands_for == 1 else [view.some(stands_for, "trial"), ""]
     state = row.state.upper() if row.state in REGRESSIONS else row.state
-    parts = [state, row.metric, *where, *apart(row.old, row.new), ratio, interval, row.note]
+    parts = [state, row.metric, *where, *_apart(row.old, row.new), _ratio(row.ratio), interval, row.note]
     return [visible.line(part, CELL) for part in parts]
 
 
-def apart(old: object, new: object) -> tuple[str, str]:
-    """Both numbers of a row, with all their digits where fewer would show two as one."""
-    shown = number(old), number(new)
-    return (repr(old), repr(new)) if old != new and shown[0] == shown[1] and type(old) in (int, float) else shown
+def _apart(old: object, new: object) -> tuple[str, str]:
+    """Both numbers, with as many digits as it takes to tell them apart."""
+    told = number(old), number(new)
+    if old == new or told[0] != told[1] or not all(isinstance(one, (int, float)) for one in (old, new)):
+        return told
+    shown = ((f"{old:.{digits}g}", f"{new:.{digits}g}") for digits in range(5, 18))
+    return next((pair for pair in shown if pair[0] != pair[1]), told)
+
+
+def _ratio(value: float | None) -> str:
+    """Three digits behind the point, and more where 1 would be shown for what is not 1."""
+    if value is None:
+        return ""
+    if not 1e-3 <= value < 1e6:
+        return f"{value:.3g}"
+    shown = (f"{value:.{digits}f}" for digits in range(3, 17))
+    return next((text for text in shown if value == 1 or float(text) != 1), f"{value:.3f}")
 
 
 def number(value: object) -> str:
     """A number of a row: whole ones with their thousands apart."""
     if value is None:
         return "-"
-    if not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
-    if not math.isfinite(value) or isinstance(value, int) or value.is_integer() and value >= 1000:
+    if abs(value) >= 1e18:
+        return f"{value:.4g}"
+    if isinstance(value, int) or value.is_integer() and value >= 1000:
         return f"{value:,.0f}"
     return f"{value:#.4g}" if abs(value) < 1000 else f"{value:,.1f}"
 
@@ -145,17 +158,24 @@ def _side(files: Sequence[Results]) -> str:
 
 
 def _noisy(noise: Noise) -> str:
-    told = f"{noise.metric}: all {view.some(noise.trials, 'trial')} together {noise.shift:.3f}"
-    if noise.unjudged:
-        told += f"; NOT JUDGED: {view.some(noise.unjudged, 'trial')}, too few samples (--iters 20)"
-    if noise.shows is None:
-        return told
+    """How noisy one metric was, what all trials say together, and what one of them can say."""
+    told = (f"{noise.metric}: all {view.some(noise.trials, 'trial')} together {_ratio(noise.shift)} "
+            f"({_ratio(noise.low)} to {_ratio(noise.high)})")
+    if noise.judged < noise.trials:
+        told += f"; {_few(noise)}"
     if not noise.known:
         return f"{told}; too few trials to tell how far runs scatter, taken as {noise.scatter:.1%}"
     alike = " and ".join(f"{one:.2f}" for one in noise.correlation)
     steady = "" if noise.scatter <= UNSTEADY else "; not steady: an idle machine and more iterations tell more"
-    return (f"{told}; runs scatter by {noise.scatter:.1%}, neighbouring iterations correlate by {alike}: "
-            f"one trial is told from a ratio of about {noise.shows:.2f} on{steady}")
+    shows = "" if noise.shows is None else f": one trial is told from a ratio of about {noise.shows:.2f} on"
+    return (f"{told}; runs scatter by {noise.scatter:.1%}, neighbouring iterations correlate by {alike}"
+            f"{shows}{steady}")
+
+
+def _few(noise: Noise) -> str:
+    which = "no trial" if not noise.judged else f"{noise.trials - noise.judged} of {noise.trials} trials not"
+    old, new = noise.samples
+    return f"{which} could be judged alone: {old} and {new} samples are too few, use more --iters"
 
 
 def _escaped(text: str) -> str:

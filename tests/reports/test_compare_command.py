@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -291,27 +292,34 @@ def test_where_most_is_incomparable_the_sum_says_so_first_and_the_gate_does_not_
     old = made("o.jsonl", "aaaa")
     code, out, err = ran(capsys, old, made("all.jsonl", "bbbb"))
     assert code == 2 and out.splitlines()[-1].startswith(
-        "# nothing compared: 4 of 4 trials incomparable (another case); no regression")
-    assert err.endswith("not to be relied on: nothing compared: 4 of 4 trials incomparable (another case)\n")
+        "# none of 4 trials comparable (another case); no regression")
+    assert err.endswith("not to be relied on: none of 4 trials comparable (another case)\n")
     assert ran(capsys, old, made("all.jsonl", "bbbb"), "--allow", "incomparable")[0] == 0
     assert ran(capsys, old, made("most.jsonl", "bbba"))[0] == 2 and ran(capsys, old, made("half.jsonl", "bbaa"))[0] == 0
     other = made("other.jsonl", "aaaa")
     other.write_text(other.read_text().replace('"torch":"2.13.0"', '"torch":"2.14.0"'))
     code, out, _ = ran(capsys, old, other)
-    assert code == 2 and "# 4 of 4 trials incomparable (another environment); no regression" in out
+    assert code == 2 and "# none of 4 trials comparable (another environment); no regression" in out
     code, out, _ = ran(capsys, old, made("idle.jsonl", "aaaa", "SKIP"), "--allow-missing")
-    assert code == 2 and "# nothing compared: no trial ran on both sides" in out
+    assert code == 2 and "# none of 4 trials comparable (skipped on one side); no regression" in out
 
 
-def test_a_common_shift_that_no_trial_alone_can_show_is_no_bare_no_regression(results_file, capsys):
-    old, new = (results_file([timed(f"packed/{n}", [x * by for x in TEN[:3]]) for n in range(40)], f"{by}.jsonl")
-                for by in (1, 10))
-    code, out, _ = ran(capsys, old, new)
-    assert code == 2 and "step ms not judged, too few samples, yet all 40 trials together 10 times as long" in out
-    assert "told from a ratio" not in out and "NOT JUDGED: 40 trials, too few samples" in out
-    assert ran(capsys, old, new, "--allow", "unjudged")[0] == 0
+def test_a_common_shift_that_no_trial_alone_can_show_regresses(results_file, tmp_path, capsys):
+    old, new = (results_file([timed(f"packed/{n}", [x * factor for x in TEN[:3]]) for n in range(40)],
+                             f"{factor}.jsonl") for factor in (1, 10))
+    targets = [tmp_path / name for name in ("c.json", "c.md", "c.html")]
+    code, out, _ = ran(capsys, old, new, "--json", targets[0], "--markdown", targets[1], "--report", targets[2])
+    assert code == 1 and "SLOWER  forward ms  all 40 trials together" in out
+    assert out.splitlines()[-1] == ("# 1 regression: 1 slower in 2 rows; 40 unjudged; "
+                                    "all trials together: forward ms 10, step ms 10 times as long")
+    for told_of in (out, *(target.read_text() for target in targets[1:])):
+        assert "all 40 trials together" in told_of and "no trial could be judged alone" in told_of
+        assert "told from a ratio" not in told_of
+    noise = json.loads(targets[0].read_text())["times"]["noise"]
+    assert [(one["judged"], one["shows"]) for one in noise] == [(0, None)] * 2
+    assert ran(capsys, old, new, "--allow", "slower")[0] == 0
     code, out, _ = ran(capsys, old, old)
-    assert code == 0 and out.splitlines()[-1] == "# no regression; 40 unjudged" and "NOT JUDGED: 40 trials" in out
+    assert code == 0 and out.splitlines()[-1] == "# no regression; 40 unjudged" and "no trial could be judged" in out
 
 
 def test_a_refusal_that_is_gone_takes_nothing_away_and_a_new_failure_does(results_file, capsys):
@@ -321,11 +329,53 @@ def test_a_refusal_that_is_gone_takes_nothing_away_and_a_new_failure_does(result
     assert ran(capsys, old, gone)[0] == 0
     code, out, _ = ran(capsys, old, wrong)
     assert code == 1 and "# 1 regression: 1 new failure; 1 lone skip, 1 insignificant" in out
+    assert ran(capsys, old, wrong, "--allow", "new")[0] == 0
+    assert "1 new failure" in ran(capsys, old, wrong, "--allow", "new")[1]
 
 
-def test_one_file_for_two_outputs_is_refused(sides, tmp_path, capsys):
-    code, _, err = ran(capsys, *sides, "--json", tmp_path / "c", "--markdown", tmp_path / "c")
-    assert code == 2 and "is named for two outputs" in err and not (tmp_path / "c").exists()
+@pytest.mark.parametrize("flags", [("--json", "--markdown"), ("--markdown", "--report"), ("--json", "--report")])
+def test_one_file_for_two_outputs_is_refused(sides, tmp_path, capsys, flags):
+    (tmp_path / "deep").mkdir()
+    twice = tmp_path / "c", tmp_path / "deep" / ".." / "c"
+    code, out, err = ran(capsys, *sides, flags[0], twice[0], flags[1], twice[1])
+    assert (code, out, err.count("\n")) == (2, "", 1) and "named for two outputs" in err
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_change_too_small_for_the_digits_shown_is_told_with_as_many_as_it_takes(results_file, capsys):
+    both = [results_file([changed(timed("packed/a", TEN), "work.area_by_rank", area)], f"{area[1]}.jsonl")
+            for area in ([10**6, 2 * 10**6], [10**6, 2 * 10**6 + 1])]
+    (row,) = [line.split() for line in ran(capsys, *both)[1].splitlines() if "MORE IMBALANCE" in line]
+    old, new, ratio = row[-3:]
+    assert old != new and float(old) < float(new) and 1 < float(ratio) < 1.000001
+
+
+@pytest.mark.parametrize("words", [["compare", "OLD", "NEW"], ["summary", "OLD"], ["build", "OLD", "-o", "PAGE"],
+                                   ["summary", "--markdown", "NEW"], ["bless", "OLD", "--baselines", "KEPT"]])
+@pytest.mark.parametrize("module", [False, True])
+def test_what_cannot_be_said_ends_in_one_line_and_3(results_file, tmp_path, words, module):
+    many = [timed(f"packed/{n}", TEN) for n in range(300)]
+    given = {"OLD": results_file(many, "many.jsonl"), "NEW": results_file(many[:200], "fewer.jsonl"),
+             "PAGE": tmp_path / "p.html", "KEPT": tmp_path / "kept"}
+    name = f"reports.{words[0]}" if module else "ringcheck"
+    command = [sys.executable, "-m", name, *(str(given.get(word, word)) for word in words[module:])]
+    root = baselines.HERE.parents[1]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, cwd=root, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (
+        3, f"ringcheck {words[0]}: stdout cannot be written: No space left on device\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(command, cwd=root, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (3, f"ringcheck {words[0]}: stdout cannot be written: Broken pipe\n")
+
+
+def test_the_page_and_the_terminal_count_one_comparison_alike(sides, tmp_path, capsys):
+    out = ran(capsys, *sides, "--report", tmp_path / "c.html")[1]
+    page = (tmp_path / "c.html").read_text()
+    total = out.splitlines()[-1].removeprefix("# ")
+    assert total in page and f"Regressions <small>{total.split()[0]}</small>" in page
 
 
 def test_help_and_readme_say_every_state(capsys):
@@ -358,9 +408,20 @@ def test_a_baseline_is_never_replaced_by_one_that_cannot_be_read(sides, results_
     code, out, err = blessed(capsys, tmp_path, bad)
     assert (code, out) == (2, "") and "field measurement.step_s is no number" in err and path.read_bytes() == before
     nan = results_file([timed(f"packed/{name}", [math.nan, 0.01, math.inf]) for name in "abcd"], "nan.jsonl")
-    assert blessed(capsys, tmp_path, nan)[0] == 0 and record.read(path, strict=True).damage == []
+    code, out, err = blessed(capsys, tmp_path, nan)
+    assert (code, out) == (2, "") and "step_s: 2 of 3 are no time, such as nan" in err and path.read_bytes() == before
     path.write_text(path.read_text() + "[1]\n")
     code, _, err = blessed(capsys, tmp_path, sides[0])
     assert code == 2 and "the baseline before is damaged, --drop lets go of it" in err
     assert ran(capsys, "--baseline", sides[0], "--baselines", tmp_path / "kept")[0] == 2
     assert blessed(capsys, tmp_path, sides[0], "--drop")[0] == 0 and path.read_bytes() == before
+
+
+def test_a_baseline_that_reads_back_as_another_is_not_written(sides, tmp_path, capsys, monkeypatch):
+    assert blessed(capsys, tmp_path, sides[0])[0] == 0
+    (path,) = (tmp_path / "kept").glob("*/*")
+    before = path.read_bytes()
+    line = baselines._line
+    monkeypatch.setattr(baselines, "_line", lambda *told: line(*told).replace('"iters":3', '"iters":33'))
+    code, _, err = blessed(capsys, tmp_path, sides[0])
+    assert code == 2 and err.count("\n") == 1 and path.read_bytes() == before

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.compare import changes, comparison, environment, states
+from reports.compare import comparison, environment, states
 from reports.compare.comparison import Rule
 from reports.compare.states import OPPOSITE, Row
 from tests.reports.compared import changed, side, timed
@@ -30,15 +30,16 @@ def states_of(old, new, *arguments, **environment):
 
 
 @pytest.mark.parametrize(("before", "after", "state"), [
-    ("PASS", "FAIL", "broke"), ("PASS", "ERROR", "broke"), ("SKIP", "FAIL", "answers wrong"), ("FAIL", "PASS", "fixed"),
-    ("ERROR", "SKIP", "withdrawn"), ("FAIL", "FAIL", "still wrong"), ("FAIL", "ERROR", "still wrong"),
+    ("PASS", "FAIL", "broke"), ("PASS", "ERROR", "broke"), ("SKIP", "FAIL", "broke"), ("FAIL", "PASS", "fixed"),
+    ("ERROR", "SKIP", "refuses"), ("FAIL", "SKIP", "refuses"), ("SKIP", "ERROR", "broke"),
+    ("FAIL", "FAIL", "still wrong"), ("FAIL", "ERROR", "still wrong"),
     ("PASS", "SKIP", "refuses"), ("SKIP", "PASS", "answers"),
 ])
 def test_verdicts(before, after, state):
     found = compare([one(verdict=before)], [one(verdict=after)])
     (row,) = found.rows
     assert (row.state, row.metric, row.old, row.new) == (state, "verdict", before, after)
-    assert found.regressed == (state in ("broke", "answers wrong", "refuses"))
+    assert found.regressed == (state in ("broke", "refuses"))
 
 
 @pytest.mark.parametrize("verdict", ["FAIL", "ERROR", "SKIP"])
@@ -73,6 +74,104 @@ def test_counts_are_held_exactly(path, more, metric, state):
 def test_a_count_that_is_no_longer_taken_is_missing():
     assert states_of(one(), changed(changed(one(), "measurement.bytes_sent", None), "measurement.messages", None)) == [
         ("missing", "bytes sent"), ("missing", "messages")]
+
+
+@pytest.mark.parametrize("name", ["bytes_sent", "messages", "extra_bytes"])
+@pytest.mark.parametrize(("values", "why"), [
+    ([4096, math.nan], "1 of 2 are no count, such as nan"), ([4096], "1 numbers for 2 ranks"),
+    ([4096, True], "such as True"), ([4096, -1], "such as -1"), ([1e308, 1e308], "such as 1e+308"),
+    ([10**400, 1], "such as a number beyond all reason"), ([4096, "8"], "such as '8'"), ([4096, None], "such as None"),
+])
+def test_a_count_of_which_a_part_is_lost_is_no_improvement(name, values, why):
+    part = changed(one(), f"measurement.{name}", values)
+    found = compare([one()], [part])
+    row = next(row for row in found.rows if row.state == "missing")
+    assert why in row.note and row.new is None and found.code == 1
+    assert not {state for state, _ in states_of(one(), part)} & {"fewer bytes", "fewer messages", "less memory"}
+    assert {state for state, _ in states_of(part, one())} == {"new"}
+    assert "unjudged" in {row.state for row in compare([part], [part]).rows}
+
+
+def test_areas_of_any_size_have_an_imbalance():
+    large = changed(one(), "work.area_by_rank", [1e299, 2e299])
+    assert ("more imbalance", "load max/mean") in states_of(one(), large)
+    assert ("missing", "load max/mean") in states_of(one(), changed(one(), "work.area_by_rank", [1e308, 1e308]))
+
+
+@pytest.mark.parametrize("beside", [True, 1.5, -1, None, {"a": 1}, ["b", 2], "ring", [[1], {}]])
+def test_whoever_was_asked_beside_may_be_anything(beside):
+    slow = changed(timed("packed/a", SLOW), "measurement.beside", beside)
+    assert compare([one()], [slow]).counts == {"slower": 1}
+
+
+@pytest.mark.parametrize(("path", "before", "after", "metric"), [
+    ("truth", "dense", "probes", "truth"), ("truth", "probes", "relations", "truth"), ("truth", "dense", None, "truth"),
+    ("case.level", "strict", "required", "level"), ("case.level", "strict", None, "level"),
+])
+def test_a_pass_that_is_held_to_less_is_weaker_and_regresses(path, before, after, metric):
+    strong, weak = (changed({**one(), "truth": "dense"}, path, value) for value in (before, after))
+    found = compare([strong], [weak])
+    assert [(row.state, row.metric, row.old, row.new) for row in found.rows if row.state == "weaker"] == [
+        ("weaker", metric, before, after or (None if metric == "truth" else "required"))]
+    assert found.code == 1 and compare([strong], [weak], Rule(allowed=frozenset({"weaker"}))).code == 0
+    assert states_of(weak, strong) == [("stronger", metric)]
+
+
+def test_tensors_that_are_no_longer_compared_are_told_by_name():
+    fewer = {**one(), "deviations": one()["deviations"][:3]}
+    (row,) = [row for row in compare([one()], [fewer]).rows if row.state == "weaker"]
+    assert (row.metric, row.old, row.new) == ("tensors compared", "dk dv", "-")
+    assert states_of(one(), {**one(), "deviations": []}) == [("weaker", "tensors compared")]
+    assert states_of(fewer, one()) == [("stronger", "tensors compared")]
+
+
+def test_errors_that_come_nearer_to_the_line_are_no_state():
+    near = {**one(), "deviations": [{**each, "ratio": 0.99} for each in one()["deviations"]]}
+    assert states_of(one(), near) == []
+
+
+def test_a_seed_of_its_own_with_an_equal_digest_is_told_by_its_name_and_counts_are_held():
+    other = changed(changed(timed("packed/a", SLOW), "case.seed", 8), "measurement.bytes_sent", [4096, 4097])
+    found = compare([one()], [other])
+    assert [(row.state, row.metric, row.old, row.new) for row in found.rows] == [
+        ("more bytes", "bytes sent", 8192, 8193), ("incomparable", "seed", "7", "8")]
+
+
+@pytest.mark.parametrize(("verdict", "state", "code"), [
+    ("FAIL", "new failure", 1), ("ERROR", "new failure", 1), ("PASS", "new", 0), ("SKIP", "lone skip", 0)])
+def test_a_new_trial_that_is_wrong_regresses_where_new_ones_are_not_allowed(verdict, state, code):
+    old, new = [one()], [one(), timed("packed/z", TEN, verdict=verdict)]
+    found = compare(old, new)
+    assert found.counts[state] == 1 and found.code == code
+    assert compare(old, new, Rule(allowed=frozenset({"new"}))).code == 0
+
+
+def test_a_refusal_that_is_gone_is_no_loss():
+    assert compare([one(), timed("packed/z", TEN, verdict="SKIP")], [one()]).code == 0
+    assert compare([one(), timed("packed/z", TEN, verdict="FAIL")], [one()]).code == 1
+
+
+def test_too_little_that_could_be_compared_is_code_2_unless_it_is_allowed():
+    old = [timed(f"packed/{name}", TEN) for name in "abcd"]
+    other = [changed(each, "case.digest", "f" * 12) for each in old]
+    allowed = Rule(allowed=frozenset({"incomparable"}))
+    for few, words in ((0, "none of 4 trials comparable (another case)"), (1, "1 of 4 trials comparable")):
+        found = compare(old, old[:few] + other[few:])
+        assert found.code == 2 and found.total.startswith(words)
+        assert compare(old, old[:few] + other[few:], allowed).code == 0
+    assert compare(old, old[:2] + other[2:]).code == 0
+    wrong = [{**other[0], "verdict": "FAIL"}, *other[1:]]
+    assert compare(old, wrong).code == 1 and "1 broke" in compare(old, wrong).total
+    assert compare(old, old, torch="2.14.0").code == 2 and "another environment" in compare(old, old, torch="2").total
+
+
+def test_skips_alone_compare_nothing_and_are_left_out_of_what_was_asked():
+    skipped = [timed(f"packed/{name}", TEN, verdict="SKIP") for name in "abcd"]
+    assert compare(skipped, skipped).code == 2
+    passed = [timed(f"packed/{name}", TEN) for name in "ab"]
+    assert compare([*passed, *skipped[2:]], [*passed, *skipped[2:]]).code == 0
+    found = compare(passed, skipped[:2], Rule(allowed=frozenset(states.ABSENT)))
+    assert found.code == 2 and found.total.startswith("none of 2 trials comparable (skipped on one side)")
 
 
 def test_untimed_runs_are_held_to_the_bytes_of_their_first_step():
@@ -134,8 +233,9 @@ def test_runs_that_do_not_tell_their_environment_are_not_timed():
 def test_new_and_missing_trials_and_implementations():
     other = changed(one(), "implementation.spec", "mine:ring")
     found = compare([one(), timed("packed/b", TEN)], [one(), other, timed("packed/c", TEN, verdict="FAIL")])
-    assert found.counts == {"new failure": 1, "missing": 1, "new": 1, "insignificant": 1} and found.regressed
+    assert found.counts == {"new failure": 1, "missing": 1, "new": 1, "insignificant": 1} and found.code == 1
     assert found.total == "2 regressions: 1 new failure, 1 missing; 1 new, 1 insignificant"
+    assert [row.note for row in found.rows if row.new == "FAIL"] == ["because"]
     assert not compare([one(), timed("packed/b", TEN)], [one()], Rule(allowed=frozenset(states.ABSENT))).regressed
 
 
@@ -170,7 +270,9 @@ def trials(draw):
     made["work"]["area_by_rank"], made["picture"] = draw(NUMBERS), None
     made["case"]["digest"] = draw(st.sampled_from(["0", "0", "1"]))
     made["implementation"]["device"] = draw(st.sampled_from(["cpu", "cpu", "cuda"]))
-    made["deviations"] = [{"tensor": "out", "level": "strict", "ratio": draw(st.sampled_from([0.5, math.nan, 3]))}]
+    made["deviations"] = [{"tensor": draw(st.sampled_from(["out", "dq"])), "level": "strict",
+                           "ratio": draw(st.sampled_from([0.5, math.nan, 3, None]))}]
+    made["truth"] = draw(st.sampled_from(["dense", "probes", None]))
     return made
 
 
@@ -184,15 +286,18 @@ def test_compared_with_itself_nothing_regresses(made):
        st.sampled_from(["2.13.0", "2.14.0"]))
 def test_turned_round_every_state_is_its_opposite(before, after, torch):
     before, after = side([timed("packed/z", TEN), *before]), side([timed("packed/z", TEN), *after], torch=torch)
-    opposite = {there: back for back, there in OPPOSITE.items()} | OPPOSITE
+    opposite = OPPOSITE | {there: back for back, there in OPPOSITE.items() if back != "new failure"}
     there, back = comparison.compare(before, after).rows, comparison.compare(after, before).rows
 
     def told(row):
         return row.case, row.implementation, row.metric
 
     def turned(row):
-        lost = row.metric == "trial" and row.old in changes.WRONG
-        return "new failure" if lost else opposite.get(row.state, row.state)
+        if row.metric == "verdict" and {row.old, row.new} in ({"SKIP", "FAIL"}, {"SKIP", "ERROR"}):
+            return "refuses" if row.state == "broke" else "broke"
+        if row.metric == "trial" and row.state == "missing":
+            return "new failure" if row.old in ("FAIL", "ERROR") else "new"
+        return opposite.get(row.state, row.state)
 
     assert sorted((*told(row), turned(row), str(row.new)) for row in there) == sorted(
         (*told(row), row.state, str(row.old)) for row in back)
@@ -221,7 +326,8 @@ def test_rows_for_a_page_have_exactly_their_fields_and_are_worst_first():
 
 def test_every_state_has_a_place_and_regressions_are_the_worst():
     assert len(set(states.STATES)) == len(states.STATES) and set(OPPOSITE) == set(states.REGRESSIONS)
-    assert set(OPPOSITE.values()) <= {*states.OTHERS, "missing"}
+    assert set(OPPOSITE.values()) <= {*states.OTHERS, "missing"} and list(states.MEANING) == list(states.STATES)
+    assert set(states.ALLOWED) <= set(states.STATES) and "broke" not in states.ALLOWED
     rows = [Row(state, "a", "ring", "m") for state in reversed(states.STATES)]
     assert [row.state for row in states.ordered(rows)] == list(states.STATES)
 
