@@ -32,7 +32,7 @@ def follow(session: Session, case: Case, implementation: Implementation, layout:
     first: list[Passage] = []
     answers: list[Answer] = []
     for repeat in range(case.course.repeats):
-        walk = _Walk(_Sessions(session, case.course, implementation, ranks), case.course, problems, layout, ranks,
+        walk = _Walk(_Sessions(session, case, implementation, ranks), case.course, problems, layout, ranks,
                      repeat * len(first))
         walk.go()
         walk.sessions.close()
@@ -133,7 +133,7 @@ class _Walk:
         """Hands over metadata in the buffers that the course asks for. Those that still exist are watched from then on,
         refilled or not."""
         how = self.course.buffers
-        broken = self.sessions.opened(letter, self.problems[letter].case)
+        broken = self.sessions.opened(letter)
         if broken:
             return broken
         batch = self.buffers = _buffers(how, self.buffers, self.problems[letter].rows, self.arena)
@@ -162,17 +162,19 @@ class _Sessions:
     of  session by batch, once `opened`
     """
 
-    def __init__(self, first: Session, course: Course, implementation: Implementation, ranks: Ranks):
-        self.first, self.course, self.implementation, self.ranks = first, course, implementation, ranks
+    def __init__(self, first: Session, case: Case, implementation: Implementation, ranks: Ranks):
+        self.first, self.case, self.implementation, self.ranks = first, case, implementation, ranks
         self.of: dict[str, Session] = {}
 
-    def opened(self, letter: str, case: Case) -> list[Breach]:
-        """Opens one for a batch that has none. Returns what any rank found wrong with it."""
+    def opened(self, letter: str) -> list[Breach]:
+        """Opens one for a batch that has none, of this trial's own case: problems are shared by trials of other worlds
+        and layouts. Returns what any rank found wrong with it."""
         if letter in self.of:
             return []
-        if self.course.sessions == "one" or not self.of:
+        if self.case.course.sessions == "one" or not self.of:
             self.of[letter] = self.first
             return []
+        case = self.case.batch(letter)
         self.of[letter], broken = promises.kept(
             self.ranks, lambda: promises.session(self.implementation, case, self.ranks.group))
         return broken

@@ -113,3 +113,10 @@ def test_fresh_memory_is_poisoned_inside_and_in_the_backward():
         assert bool(torch.autograd.grad(Double.apply(x).sum(), x)[0].isnan().all())
     with memory.fresh(None):
         assert torch.empty(2).fill_(1).eq(1).all()
+
+
+def test_later_sessions_are_opened_for_the_layout_of_their_own_trial():
+    for layout in ("contiguous", "zigzag", "striped"):
+        own = catalogue.select("state/own-sessions", (2,), (layout,), ("fp64",))[0]
+        record = trial(own, Ring())
+        assert record["verdict"] == "PASS", (layout, record["reason"])
