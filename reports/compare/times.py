@@ -135,16 +135,15 @@ def _row(one: Samples, ratio: Ratio | None, level: float, rate: float, threshold
     least = bootstrap.fewest(*ratio.counted)
     sizes = " and ".join(str(len(x)) if len(x) == m else f"{len(x)} (count as {m})"
                          for x, m in zip((one.old, one.new), ratio.counted, strict=True))
-    if least > rate:
-        return _told(one, "unjudged", None, f"too few samples: {sizes}")
+    if least > level:
+        crowd = "" if least > rate else " for so many trials"
+        return _told(one, "unjudged", None, f"too few samples{crowd}: {sizes}")
     interval = ratio.interval(level)
     if abs(ratio.log) < math.log1p(threshold):
         return _told(one, "insignificant", interval, f"within {threshold:.3g} of 1")
     if ratio.chance <= level:
         return _told(one, "slower" if ratio.log > 0 else "faster", interval, changes.remarks(*one.pair))
-    few = least > level
-    return _told(one, "unjudged" if few else "insignificant", None if few else interval,
-                 f"too few samples for so many trials: {sizes}" if few else "the interval holds 1")
+    return _told(one, "insignificant", interval, "the interval holds 1")
 
 
 def _told(one: Samples, state: str, interval: tuple[float, float] | None, note: str) -> Row:
