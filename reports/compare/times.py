@@ -103,10 +103,9 @@ def _row(one: Samples, ratio: Ratio | None, level: float, rate: float, threshold
         return _lost(one)
     sizes = " and ".join(str(len(x)) if len(x) == m else f"{len(x)} (count as {m})"
                          for x, m in zip((one.old, one.new), ratio.counted, strict=True))
-    if ratio.least > rate:
-        return _told(one, "unjudged", None, f"too few samples: {sizes}")
     if ratio.least > level:
-        return _told(one, "unjudged", None, f"too few samples for so many trials: {sizes}")
+        crowd = "" if ratio.least > rate else " for so many trials"
+        return _told(one, "unjudged", None, f"too few samples{crowd}: {sizes}")
     interval = ratio.interval(level)
     if abs(ratio.log) < math.log1p(threshold):
         return _told(one, "insignificant", interval, f"within {threshold:.3g} of 1")

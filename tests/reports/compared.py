@@ -3,8 +3,13 @@
 import copy
 import math
 
+from reports.compare import comparison, states
+from reports.compare.command import main
 from reports.record import Results, Run
 from tests.reports.trials import HEADER, make_trial
+
+TEN = [0.010, 0.0101, 0.0099, 0.0102, 0.0098, 0.01, 0.0101, 0.0099, 0.01, 0.0103]
+SLOW = [2 * x for x in TEN]
 
 
 def noisy(generator, centre=0.01, n=20, noise=0.04, along=0.0):
@@ -38,3 +43,26 @@ def changed(trial, path, value):
         part = part[name]
     part[last] = value
     return one
+
+
+def ran(capsys, *words):
+    """Exit code, stdout and stderr of a comparison."""
+    code = main(list(map(str, words)))
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def one(**changes):
+    """A trial of a case `packed/a`."""
+    return timed("packed/a", TEN, **changes)
+
+
+def compare(old, new, rule=None, **environment):
+    """The comparison of these trials; `environment` is NEW's."""
+    return comparison.compare(side(old), side(new, **environment), rule)
+
+
+def states_of(old, new, *arguments, **environment):
+    """State and metric of what changed in one trial."""
+    return [(row.state, row.metric) for row in compare([old], [new], *arguments, **environment).rows
+            if row.state not in states.QUIET]

@@ -76,3 +76,14 @@ def visit(browser, address):
     for context in contexts:
         context.close()
     assert said == []
+
+
+@pytest.fixture
+def sides(results_file):
+    """Paths of OLD and NEW: one trial broke, one is slower, one sends more, one is gone."""
+    from tests.reports.compared import SLOW, TEN, changed, timed
+
+    old = [timed(f"packed/{name}", TEN) for name in "abcd"]
+    new = [timed("packed/a", TEN, verdict="FAIL", reason="B4: dk off\nmore"), timed("packed/b", SLOW, TEN),
+           changed(timed("packed/c", TEN), "measurement.bytes_sent", [4096, 5000])]
+    return str(results_file(old, "old.jsonl")), str(results_file(new, "new.jsonl"))
