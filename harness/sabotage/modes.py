@@ -1,6 +1,7 @@
 """Faults of modes: what torch is told around a model's call changes what attention answers."""
 
-from itertools import count
+from collections.abc import Iterator
+from itertools import cycle
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from cases.rows import Rows
 from harness.implementation import Group, Session, Step
 from harness.sabotage.fault import Fault, Result
 from harness.sabotage.gradients import Changed
-from harness.sabotage.state import memory
+from harness.sabotage.state import SavedTensorsOverwritten, memory
 
 NARROW = (torch.bfloat16, torch.float16)
 PARTS = (0.6, 0.3, 0.1)
@@ -75,32 +76,13 @@ class UnscaledInInference(Fault):
         return step(q * 2 if torch.is_inference_mode_enabled() else q, k, v)
 
 
-class SavedInSlots(Fault):
-    """Saved tensors lie in so many slots of the session, one forward after the other."""
+class ThirtyTwoInFlight(SavedTensorsOverwritten):
+    """Saved tensors lie in 32 places of the session, one forward after the other."""
 
     breaks = ("B4", "D3")
-    slots = 16
 
-    def loaded(self, session: Session, batch: Rows, group: Group) -> Step:
-        step, kept = session.load(batch), memory(session)
-        calls = kept.setdefault("calls", count())
-
-        def forward(q: Tensor, k: Tensor, v: Tensor) -> Result:
-            slot, places = kept.setdefault(next(calls) % self.slots, {}), count()
-
-            def pack(x: Tensor) -> int:
-                place = next(places)
-                slot[place] = x
-                return place
-
-            with torch.autograd.graph.saved_tensors_hooks(pack, slot.__getitem__):
-                return step(q, k, v)
-
-        return forward
-
-
-class ThirtyTwoInFlight(SavedInSlots):
-    slots = 32
+    def where(self, session: Session) -> Iterator[dict]:
+        return memory(session).setdefault("places", cycle([{} for _ in range(32)]))
 
 
 class OneBufferABackward(Fault):
